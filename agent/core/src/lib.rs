@@ -1,0 +1,25 @@
+//! nodeward's decisions on a node, pure: observations and the time go in, [`Effect`]s come out.
+//!
+//! Nothing here reads a clock, a file, an environment variable or a random number, and nothing can fail once built. The shell (the
+//! `nodeward-agent` package) watches the kernel, carries the effects out and brings their outcomes back as observations.
+
+pub mod condition;
+pub mod config;
+pub mod core;
+pub mod detection;
+pub mod device;
+pub mod effect;
+pub mod log;
+pub mod mount;
+pub mod observation;
+pub mod task;
+pub mod time;
+
+pub use condition::{Condition, ConditionType, Status};
+pub use config::Config;
+pub use self::core::{Core, Memory};
+pub use detection::Detection;
+pub use device::{Device, DeviceNumber};
+pub use effect::{Effect, Event, Look};
+pub use observation::{Fact, Observation, Signal, Source, SourceState, Subject};
+pub use time::BootTime;

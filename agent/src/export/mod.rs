@@ -1,0 +1,1 @@
+//! Carries effects out: Node conditions, Events, metrics, standard output.

@@ -1,0 +1,10 @@
+//! The agent's shell around [`agent_core`]: sources that watch the kernel, looks that confirm, exporters that tell, and the loop between.
+
+pub mod clock;
+pub mod config;
+pub mod export;
+pub mod host;
+pub mod look;
+pub mod metrics;
+pub mod source;
+pub mod state;

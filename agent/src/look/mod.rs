@@ -1,0 +1,1 @@
+//! Confirmations of the present state, made apart from the loop.

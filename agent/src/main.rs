@@ -1,0 +1,3 @@
+//! The agent's entry point.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! What the agent remembers of this boot, on the host.

@@ -1,0 +1,3 @@
+//! The repository's own commands: `cargo xtask --help`.
+
+fn main() {}
