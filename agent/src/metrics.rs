@@ -1,8 +1,6 @@
 //! Every metric of the agent. Names and labels are a contract: ARCHITECTURE.md and the dashboards use them.
 
-use prometheus::{
-    Gauge, Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, core::Collector,
-};
+use prometheus::{Gauge, Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, core::Collector};
 
 /// The agent's metrics, all registered. Cheap to clone: every collector is a handle.
 #[derive(Clone, Debug)]
@@ -51,7 +49,10 @@ impl Metrics {
         let metrics = Self {
             problem_gauge: add(
                 &registry,
-                IntGaugeVec::new(Opts::new("problem_gauge", "Whether a specific type of problem is affecting the node or not."), &["type", "reason"])?,
+                IntGaugeVec::new(
+                    Opts::new("problem_gauge", "Whether a specific type of problem is affecting the node or not."),
+                    &["type", "reason"],
+                )?,
             )?,
             problem_counter: add(
                 &registry,
