@@ -15,9 +15,9 @@ pub mod observation;
 pub mod task;
 pub mod time;
 
+pub use self::core::{Core, Memory};
 pub use condition::{Condition, ConditionType, Status};
 pub use config::Config;
-pub use self::core::{Core, Memory};
 pub use detection::Detection;
 pub use device::{Device, DeviceNumber};
 pub use effect::{Effect, Event, Look};

@@ -18,6 +18,8 @@ pub struct Observation {
 pub enum Fact {
     /// The kernel said that something is wrong: a hint, which makes the agent look.
     Signal(Signal),
+    /// The kernel said whose memory ran out: belongs to an [`Detection::OomKill`] of the same pid.
+    OomContext(OomContext),
     /// A source lost records.
     Lost {
         /// Which.
@@ -117,6 +119,26 @@ pub enum Subject {
     },
     /// A block device, or the filesystem on it.
     Device(Device),
+}
+
+/// The `oom-kill:` line: why a process was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OomContext {
+    /// The victim.
+    pub pid: u32,
+    /// Whose memory ran out.
+    pub scope: OomScope,
+    /// The victim's memory cgroup.
+    pub victim_cgroup: String,
+}
+
+/// Whose memory ran out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OomScope {
+    /// The machine's.
+    System,
+    /// That of a cgroup with a limit.
+    Cgroup(String),
 }
 
 /// What came of a write probe on a filesystem.

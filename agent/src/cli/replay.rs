@@ -1,0 +1,1 @@
+//! `nodeward-agent replay`.
