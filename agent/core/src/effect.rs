@@ -19,8 +19,31 @@ pub enum Effect {
         /// How many.
         by: u64,
     },
+    /// Set the gauge of stalled filesystems.
+    Stall {
+        /// Which.
+        mount_point: String,
+        /// Whether a probe there is without an answer.
+        is: Stall,
+    },
+    /// Add to the counter of faults of pods' volumes.
+    VolumeFault {
+        /// `namespace/name`, or the UID if the name is not known.
+        pod: String,
+        /// The reason.
+        reason: &'static str,
+    },
     /// Look at something and bring the outcome back as an observation.
     Look(Look),
+}
+
+/// Whether a filesystem answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// A probe has no answer.
+    Begun,
+    /// It answers again, or is gone.
+    Over,
 }
 
 /// A Kubernetes Event on the Node.

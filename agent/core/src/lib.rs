@@ -20,6 +20,6 @@ pub use condition::{Condition, ConditionType, Status};
 pub use config::Config;
 pub use detection::Detection;
 pub use device::{Device, DeviceNumber};
-pub use effect::{Effect, Event, Look};
+pub use effect::{Effect, Event, Look, Severity, Stall};
 pub use observation::{Fact, Observation, Signal, Source, SourceState, Subject};
 pub use time::BootTime;

@@ -146,6 +146,8 @@ pub enum OomScope {
 pub struct FilesystemLook {
     /// The mount point that was asked for.
     pub mount_point: String,
+    /// The mount that was asked for.
+    pub mount_id: u64,
     /// What happened.
     pub outcome: Probe,
     /// How long it took, or has taken so far.
