@@ -1,0 +1,1 @@
+//! The whole tier: a real Kubernetes whose one node runs our image.
