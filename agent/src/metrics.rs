@@ -25,13 +25,15 @@ pub struct Metrics {
     pub look_seconds: prometheus::HistogramVec,
     /// `nodeward_filesystem_stalled{mount_point}`: 1 while a write probe there has no answer.
     pub filesystem_stalled: IntGaugeVec,
+    /// `nodeward_volume_faults_total{pod,reason}`: faults of pods' volumes; `pod` is `namespace/name`, or the UID.
+    pub volume_faults: IntCounterVec,
     /// `nodeward_condition_conflicts_total{type,writer}`: our condition was overwritten by that field manager.
     pub condition_conflicts: IntCounterVec,
     /// `nodeward_api_writes_total{object,outcome}`: `object` is `node` or `event`, `outcome` is `accepted`, `refused` or `failed`.
     pub api_writes: IntCounterVec,
     /// `nodeward_events_dropped_total{why}`: Events that were not sent.
     pub events_dropped: IntCounterVec,
-    /// `nodeward_detection_to_patch_seconds`: from the kernel's stamp of the fault to the accepted PATCH.
+    /// `nodeward_detection_to_patch_seconds`: from the confirmation of a change to the accepted PATCH.
     pub detection_to_patch: Histogram,
     /// `nodeward_loop_last_turn_seconds`: time since boot of the loop's last turn.
     pub loop_last_turn: Gauge,
@@ -87,6 +89,7 @@ impl Metrics {
                 "1 while a write probe on this filesystem has no answer.",
                 &["mount_point"],
             )?,
+            volume_faults: counters(&registry, "nodeward_volume_faults_total", "Faults of pods' volumes.", &["pod", "reason"])?,
             condition_conflicts: counters(
                 &registry,
                 "nodeward_condition_conflicts_total",
@@ -98,7 +101,7 @@ impl Metrics {
             detection_to_patch: add(
                 &registry,
                 Histogram::with_opts(
-                    HistogramOpts::new("nodeward_detection_to_patch_seconds", "From the kernel's stamp of a fault to the accepted PATCH.")
+                    HistogramOpts::new("nodeward_detection_to_patch_seconds", "From the confirmation of a change to the accepted PATCH.")
                         .buckets(vec![0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0, 10.0, 60.0]),
                 )?,
             )?,

@@ -1,1 +1,0 @@
-//! `nodeward-agent replay`.
