@@ -9,4 +9,5 @@ pub mod look;
 pub mod metrics;
 pub mod source;
 pub mod state;
+pub mod syscall;
 pub mod tune;
