@@ -2,12 +2,13 @@
 
 mod device;
 mod fstab;
+pub mod mountinfo;
 mod pod;
 
 use std::{
     fs::File,
     io::{self, Read as _},
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -128,6 +129,22 @@ impl Host {
         read_whole(File::from(self.open(on_host, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?))
     }
 
+    /// Where a path leads when symbolic links are followed; what does not exist of it is kept as it is. `None` if it cannot be told.
+    #[must_use]
+    pub fn real_path(&self, on_host: &str) -> Option<String> {
+        let link = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
+        let root = link(&self.enter().ok()?)?;
+        for existing in Path::new(on_host).ancestors() {
+            if let Ok(fd) = self.open(existing, OFlags::PATH, Mode::empty()) {
+                let real = Path::new("/").join(link(&fd)?.strip_prefix(root).ok()?);
+                let missing = Path::new(on_host).strip_prefix(existing).ok()?;
+                let whole = if missing.as_os_str().is_empty() { real } else { real.join(missing) };
+                return Some(whole.to_str()?.to_owned());
+            }
+        }
+        None
+    }
+
     /// Id of this boot.
     ///
     /// # Errors
@@ -195,7 +212,7 @@ pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     read_whole(File::from(rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
 }
 
-fn read_whole(file: File) -> io::Result<Vec<u8>> {
+pub(crate) fn read_whole(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST_FILE {

@@ -25,16 +25,22 @@ struct Metadata {
 }
 
 impl Host {
+    /// The UID of each pod that has a log directory, with its `namespace/name`.
+    #[must_use]
+    pub fn pods(&self) -> Vec<(String, String)> {
+        let mut pods: Vec<_> = self.list(Path::new(POD_LOGS)).iter().filter_map(|entry| named(entry)).collect();
+        pods.sort_unstable();
+        pods
+    }
+
     /// What is known of the pod with this UID.
     #[must_use]
     pub fn pod(&self, uid: &str) -> Pod {
-        let named = self.list(Path::new(POD_LOGS)).into_iter().find_map(|entry| {
-            let (namespace, rest) = entry.split_once('_')?;
-            let (name, of) = rest.split_once('_')?;
-            (of == uid).then(|| (namespace.to_owned(), name.to_owned()))
-        });
-        let is_static = named.as_ref().is_some_and(|(_, name)| is_static_uid(uid) && self.has_manifest(name));
-        Pod { uid: uid.into(), name: named.map(|(namespace, name)| format!("{namespace}/{name}")), is_static }
+        let known = self.list(Path::new(POD_LOGS)).iter().filter_map(|entry| named(entry)).find(|(of, _)| of == uid);
+        let name = known.map(|(_, name)| name);
+        let bare = name.as_deref().and_then(|name| Some(name.split_once('/')?.1));
+        let is_static = bare.is_some_and(|name| is_static_uid(uid) && self.has_manifest(name));
+        Pod { uid: uid.into(), is_static, name }
     }
 
     /// The kubelet calls a static pod by its manifest's name and the node's: `etcd-node1`.
@@ -55,6 +61,13 @@ impl Host {
         let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(String::from));
         names.filter(|name| name != "." && name != "..").collect()
     }
+}
+
+/// UID and `namespace/name`; neither a namespace nor a name can hold an underscore.
+fn named(entry: &str) -> Option<(String, String)> {
+    let (namespace, rest) = entry.split_once('_')?;
+    let (name, uid) = rest.split_once('_')?;
+    Some((uid.to_owned(), format!("{namespace}/{name}")))
 }
 
 /// A static pod's UID is a hash of its manifest (`pkg/kubelet/config/common.go`): 32 hexadecimal digits and no dashes. Nobody but the

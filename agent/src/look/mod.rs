@@ -1,1 +1,5 @@
-//! Confirmations of the present state, made apart from the loop.
+//! Looks: confirmations of the present state, each on a thread of its own.
+
+mod apart;
+
+pub(crate) use apart::Apart;

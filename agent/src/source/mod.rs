@@ -1,5 +1,6 @@
 //! Where signals come from. Each source is one file and one line in [`start`]; it runs until something breaks and is then started again.
 
+pub mod kmsg;
 mod mounts;
 
 use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
@@ -91,6 +92,8 @@ impl Context {
 #[must_use]
 pub fn start(context: &Context) -> JoinSet<()> {
     let mut sources = JoinSet::new();
+    let log = kmsg::Cursor::default();
+    sources.spawn(supervise(context.clone(), Source::KernelLog, move |context| kmsg::run(context, log.clone())));
     sources.spawn(supervise(context.clone(), Source::Mounts, mounts::run));
     sources
 }
