@@ -8,7 +8,7 @@ use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 use agent_core::{Fact, Observation, Source, SourceState};
 use tokio::{sync::mpsc, task::JoinSet, time};
 
-use crate::{clock::Clock, config::Settings, host::Host, metrics::Metrics};
+use crate::{clock::Clock, config::Settings, host::Host, jitter, metrics::Metrics};
 
 /// First wait before a source that broke is started again; doubled up to [`LONGEST_WAIT`], each with jitter.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -138,15 +138,10 @@ where
         }
         // The order does not matter: either the wait is over or nobody waits for us any more.
         tokio::select! {
-            () = time::sleep(jittered(pause)) => {}
+            () = time::sleep(jitter::around(pause)) => {}
             () = context.out.closed() => return,
         }
     }
-}
-
-/// Half to one and a half times as long, so that a fleet that broke together does not come back together.
-fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(0.5 + fastrand::f64())
 }
 
 #[cfg(test)]
@@ -185,7 +180,7 @@ pub(crate) mod tests {
         let task = tokio::spawn(supervise(context, Source::Mounts, |_| async { Err(Ending::broken("reading", "no")) }));
         next(&mut out, 0.0, 0.1).await;
         for expected in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
-            let state = next(&mut out, expected * 0.49, expected * 1.51).await;
+            let state = next(&mut out, expected * 0.74, expected * 1.26).await;
             assert_eq!(state, SourceState::Down { why: "reading: no".into() });
         }
         drop(out);
@@ -209,7 +204,7 @@ pub(crate) mod tests {
             next(&mut out, 0.0, 91.0).await;
         }
         next(&mut out, 120.0, 120.0 + 91.0).await;
-        next(&mut out, 0.49, 1.51).await;
+        next(&mut out, 0.74, 1.26).await;
         drop(out);
         task.await.unwrap();
     }
@@ -220,8 +215,8 @@ pub(crate) mod tests {
         let gauge = context.metrics.source_up.with_label_values(&["mounts"]);
         gauge.set(1);
         let task = tokio::spawn(supervise(context, Source::Mounts, |_| async { Err(Ending::Absent("no such thing".into())) }));
-        for earliest in [0.0, 149.0] {
-            assert_eq!(next(&mut out, earliest, 451.0).await, SourceState::Absent { why: "no such thing".into() });
+        for earliest in [0.0, 224.0] {
+            assert_eq!(next(&mut out, earliest, 376.0).await, SourceState::Absent { why: "no such thing".into() });
         }
         assert_eq!(gauge.get(), 0);
         drop(out);
