@@ -50,46 +50,58 @@ pub(crate) fn write(output: &Path, name: &str, binary: &Path) -> Result<()> {
     if let Some(folder) = output.parent() {
         fs::create_dir_all(folder)?;
     }
-    fs::write(output, archive(name, &binary)?).with_context(|| format!("cannot write {}", output.display()))
+    let image = Image { name, entrypoint: &["/nodeward-agent"], files: BTreeMap::from([(BINARY.to_owned(), binary)]) };
+    fs::write(output, image.archive()?).with_context(|| format!("cannot write {}", output.display()))
 }
 
-/// The archive as OCI image-spec 1.1 lays it out, uncompressed: `index.json` names the manifest, the manifest names configuration and layer.
-fn archive(name: &str, binary: &[u8]) -> Result<Vec<u8>> {
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    let mut files = BTreeMap::from([("oci-layout".to_owned(), json!({"imageLayoutVersion": "1.0.0"}).to_string().into_bytes())]);
-    let mut blob = |kind: &str, bytes: Vec<u8>| -> Value {
-        let digest = cache::hex(&Sha256::digest(&bytes));
-        let size = bytes.len();
-        files.insert(format!("blobs/sha256/{digest}"), bytes);
-        json!({"mediaType": format!("application/vnd.oci.image.{kind}"), "digest": format!("sha256:{digest}"), "size": size})
-    };
-    let layer = blob("layer.v1.tar", tar(&BTreeMap::from([(BINARY.to_owned(), binary.to_vec())]), 0o755)?);
-    let configuration = json!({
-        "architecture": architecture,
-        "os": "linux",
-        "config": {"Entrypoint": [format!("/{BINARY}")]},
-        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
-    });
-    let configuration = blob("config.v1+json", configuration.to_string().into_bytes());
-    let manifest = json!({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": configuration,
-        "layers": [layer],
-        "annotations": {
-            "org.opencontainers.image.title": "nodeward-agent",
-            "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
-            "org.opencontainers.image.licenses": env!("CARGO_PKG_LICENSE"),
-        },
-    });
-    let mut manifest = blob("manifest.v1+json", manifest.to_string().into_bytes());
-    manifest["annotations"] = json!({"io.containerd.image.name": name});
-    files.insert("index.json".to_owned(), json!({"schemaVersion": 2, "manifests": [manifest]}).to_string().into_bytes());
-    tar(&files, 0o644)
+/// An image of one layer.
+pub(crate) struct Image<'a> {
+    /// What it is called, with its tag.
+    pub(crate) name: &'a str,
+    /// What it runs.
+    pub(crate) entrypoint: &'a [&'a str],
+    /// Its files by their path without the leading slash; all may be executed.
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Image<'_> {
+    /// The archive as OCI image-spec 1.1 lays it out, uncompressed: `index.json` names the manifest, that names configuration and layer.
+    pub(crate) fn archive(&self) -> Result<Vec<u8>> {
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        let mut files = BTreeMap::from([("oci-layout".to_owned(), json!({"imageLayoutVersion": "1.0.0"}).to_string().into_bytes())]);
+        let mut blob = |kind: &str, bytes: Vec<u8>| -> Value {
+            let digest = cache::hex(&Sha256::digest(&bytes));
+            let size = bytes.len();
+            files.insert(format!("blobs/sha256/{digest}"), bytes);
+            json!({"mediaType": format!("application/vnd.oci.image.{kind}"), "digest": format!("sha256:{digest}"), "size": size})
+        };
+        let layer = blob("layer.v1.tar", tar(&self.files, 0o755)?);
+        let configuration = json!({
+            "architecture": architecture,
+            "os": "linux",
+            "config": {"Entrypoint": self.entrypoint},
+            "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
+        });
+        let configuration = blob("config.v1+json", configuration.to_string().into_bytes());
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": configuration,
+            "layers": [layer],
+            "annotations": {
+                "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
+                "org.opencontainers.image.licenses": env!("CARGO_PKG_LICENSE"),
+            },
+        });
+        let mut manifest = blob("manifest.v1+json", manifest.to_string().into_bytes());
+        manifest["annotations"] = json!({"io.containerd.image.name": self.name});
+        files.insert("index.json".to_owned(), json!({"schemaVersion": 2, "manifests": [manifest]}).to_string().into_bytes());
+        tar(&files, 0o644)
+    }
 }
 
 /// A tar archive with everything that varies left out: owner root, time 0, in order of name.
@@ -122,6 +134,11 @@ mod tests {
 
     use super::*;
 
+    fn archive(name: &str, binary: &[u8]) -> Vec<u8> {
+        let files = BTreeMap::from([("nodeward-agent".to_owned(), binary.to_vec())]);
+        Image { name, entrypoint: &["/nodeward-agent"], files }.archive().unwrap()
+    }
+
     fn unpack(archive: &[u8]) -> BTreeMap<String, Vec<u8>> {
         let mut archive = tar::Archive::new(archive);
         let entries = archive.entries().unwrap().map(|entry| {
@@ -136,13 +153,13 @@ mod tests {
 
     #[test]
     fn the_same_binary_gives_the_same_archive() {
-        assert_eq!(archive("a:1", b"binary").unwrap(), archive("a:1", b"binary").unwrap());
-        assert_ne!(archive("a:1", b"binary").unwrap(), archive("a:1", b"other").unwrap());
+        assert_eq!(archive("a:1", b"binary"), archive("a:1", b"binary"));
+        assert_ne!(archive("a:1", b"binary"), archive("a:1", b"other"));
     }
 
     #[test]
     fn every_digest_leads_to_a_blob_of_that_size_and_the_last_one_to_the_binary() {
-        let files = unpack(&archive("localhost/a:1", b"binary").unwrap());
+        let files = unpack(&archive("localhost/a:1", b"binary"));
         let blob = |descriptor: &Value| {
             let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
             let bytes = &files[&format!("blobs/sha256/{digest}")];

@@ -13,7 +13,7 @@ mod test;
 mod tidy;
 mod tool;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -72,10 +72,22 @@ enum Command {
     },
     /// Build the servers of the cluster tier (Kubernetes, etcd, containerd) into the cache and print where they are
     Servers,
+    /// Make the root filesystem of the whole tier's node in the cache and print where it is
+    NodeRoot,
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    match carry_out(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(command: Command) -> Result<()> {
+    match command {
         Command::Run { args } => process::exec_agent(&args),
         Command::Test { tier, args } => test::run(&tier, &args),
         Command::Ci => test::run(&[], &[]),
@@ -86,6 +98,10 @@ fn main() -> Result<()> {
         Command::BuildEbpf { check } => build_ebpf::run(check),
         Command::Servers => {
             println!("{}", servers::directory()?.display());
+            Ok(())
+        }
+        Command::NodeRoot => {
+            println!("{}", node_root::directory()?.display());
             Ok(())
         }
     }

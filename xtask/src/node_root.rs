@@ -11,14 +11,22 @@ use anyhow::{Context, Result};
 
 use crate::{
     cache,
+    image::Image,
     process::{command, output, run},
     tool,
 };
 
 const PACKAGES: &str = "base-files,base-passwd,bash,coreutils,dash,dbus,e2fsprogs,findutils,grep,hostname,iproute2,kmod,libc-bin,mawk,mount,\
                         procps,runc,sed,systemd,systemd-sysv,udev,util-linux,xfsprogs";
-/// The CNI plugins that give pods an address; packed into the root.
-const CNI_PLUGINS: [&str; 3] = ["loopback", "ptp", "host-local"];
+/// What holds a pod's namespaces: a program of the root that sleeps, with the loader and the library that it needs, as an image.
+const PAUSE: &str = "localhost/pause:1";
+const PAUSE_FILES: [&str; 5] = [
+    "bin/sleep",
+    "lib64/ld-linux-x86-64.so.2",
+    "lib/x86_64-linux-gnu/libc.so.6",
+    "lib/ld-linux-aarch64.so.1",
+    "lib/aarch64-linux-gnu/libc.so.6",
+];
 
 /// The folder that holds the root filesystem. A test copies it before it changes anything.
 pub(crate) fn directory() -> Result<PathBuf> {
@@ -28,7 +36,6 @@ pub(crate) fn directory() -> Result<PathBuf> {
         ("mkfs.ext4", "e2fsprogs"),
         ("nsenter", "util-linux"),
     ])?;
-    tool::package_files(&[("/usr/lib/cni/ptp", "containernetworking-plugins")])?;
     let suite = suite(&fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?)?;
     cache::kept(&format!("node-root-{}", cache::key(&[PACKAGES.as_bytes(), suite.as_bytes(), include_bytes!("node_root.rs")])), |dir| {
         let mut bootstrap = command("mmdebstrap");
@@ -64,7 +71,7 @@ fn finish(root: &Path) -> Result<()> {
             symlink(target, root.join(link))?;
         }
     }
-    for dir in ["proc", "sys", "run", "root", "mnt", "tmp", "var/tmp", "var/log/journal", "opt/cni/bin"] {
+    for dir in ["proc", "sys", "run", "root", "mnt", "tmp", "var/tmp", "var/log/journal"] {
         fs::create_dir_all(root.join(dir))?;
     }
     for dir in ["tmp", "var/tmp"] {
@@ -74,14 +81,15 @@ fn finish(root: &Path) -> Result<()> {
     // Without it no pod can start.
     fs::write(root.join("etc/hosts"), "127.0.0.1 localhost\n")?;
     fs::write(root.join("etc/machine-id"), "0123456789abcdef0123456789abcdef\n")?;
-    for plugin in CNI_PLUGINS {
-        fs::copy(Path::new("/usr/lib/cni").join(plugin), root.join("opt/cni/bin").join(plugin))?;
-    }
+    let files = PAUSE_FILES.iter().filter_map(|file| Some(((*file).to_owned(), fs::read(root.join(file)).ok()?))).collect();
+    let pause = Image { name: PAUSE, entrypoint: &["/bin/sleep", "infinity"], files };
+    fs::write(root.join("root/pause.tar"), pause.archive()?)?;
     output(command("ldconfig").arg("-r").arg(root))?;
-    for dir in ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/zoneinfo", "var/cache"] {
-        fs::remove_dir_all(root.join(dir)).with_context(|| format!("cannot remove {dir} of the root"))?;
+    for dir in ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache"] {
+        let dir = root.join(dir);
+        fs::remove_dir_all(&dir).and_then(|()| fs::create_dir(&dir)).with_context(|| format!("cannot empty {}", dir.display()))?;
     }
-    Ok(fs::create_dir_all(root.join("var/cache"))?)
+    Ok(())
 }
 
 fn append(file: &Path, text: &str) -> Result<()> {

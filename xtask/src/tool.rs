@@ -53,12 +53,6 @@ pub(crate) fn packages(programs: &[(&str, &str)]) -> Result<()> {
     }
 }
 
-/// Installs the Debian packages of those files (file, package) that are not there.
-pub(crate) fn package_files(files: &[(&str, &str)]) -> Result<()> {
-    let missing: Vec<&str> = files.iter().filter(|(file, _)| !std::path::Path::new(file).exists()).map(|(_, package)| *package).collect();
-    install(&missing)
-}
-
 fn install(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
