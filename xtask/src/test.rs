@@ -59,7 +59,6 @@ pub(crate) fn run(tiers: &[Tier], args: &[String]) -> Result<()> {
             .context("the kernel tier needs programs to make and break filesystems")?;
     }
     if tiers.contains(&Tier::Cluster) || tiers.contains(&Tier::Whole) {
-        tool::packages(&[("openssl", "openssl"), ("curl", "curl")])?;
         nextest.env("NODEWARD_K8S_BIN", servers::directory().context("the cluster and whole tiers need Kubernetes' servers")?);
     }
     if tiers.contains(&Tier::Whole) {

@@ -161,6 +161,14 @@ impl Drop for Node {
             let _ = wait::until("the container's end", STOP, || container.ended().ok().flatten().ok_or("still there"));
         }
         self.container.kill();
+        // Two empty cgroups of its own, which systemd-nspawn leaves in the one that it was started in.
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let place = own.lines().find_map(|line| line.split_once(":name=systemd:").or_else(|| line.split_once("0::"))).map(|(_, path)| path);
+        for hierarchy in ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"] {
+            for left in ["payload", "supervisor"] {
+                let _ = fs::remove_dir(format!("{hierarchy}{}/{left}", place.unwrap_or_default().trim_end_matches('/')));
+            }
+        }
     }
 }
 
