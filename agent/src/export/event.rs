@@ -137,7 +137,11 @@ async fn write(
     let name = format!("{}.{:x}", shared.node, dated.at.as_nanosecond().unsigned_abs() + u128::from(serial));
     let event: ApiEvent = serde_json::from_value(object(shared, dated, uid, &name)).map_err(|e| Failure::Final(e.to_string()))?;
     let params = PostParams { field_manager: Some(COMPONENT.into()), ..PostParams::default() };
-    answered(shared, time::timeout(REQUEST_TIMEOUT, api.create(&params, &event)).await)?;
+    match time::timeout(REQUEST_TIMEOUT, api.create(&params, &event)).await {
+        // Made by an attempt whose answer got lost.
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => {}
+        other => drop(answered(shared, other)?),
+    }
     if known.len() >= REMEMBERED {
         let oldest = known.iter().min_by_key(|(_, one)| one.last_used).map(|(key, _)| key.clone());
         oldest.map(|key| known.remove(&key));
@@ -149,8 +153,7 @@ async fn write(
 fn answered<T>(shared: &Shared, answer: Result<Result<T, kube::Error>, time::error::Elapsed>) -> Result<T, Failure> {
     let result = match answer {
         Ok(Ok(done)) => Ok(done),
-        // It was created by an attempt whose answer got lost.
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 400 | 403 | 404 | 409 | 422) => Err(Failure::Final(status.message)),
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 400 | 403 | 404 | 422) => Err(Failure::Final(status.message)),
         Ok(Err(kube::Error::Api(status))) => Err(Failure::Passing(status.message)),
         Ok(Err(other)) => Err(Failure::Passing(format!("{:#}", anyhow::Error::from(other)))),
         Err(_) => Err(Failure::Passing(format!("no answer within {REQUEST_TIMEOUT:?}"))),

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use nodeward_common::BOOT_ID_ANNOTATION;
 use serde_json::{Value, json};
 
-use super::Stamps;
+use super::{Stamps, node::FIELD_MANAGER};
 use crate::clock::Clock;
 
 /// A strategic merge patch of `nodes/status`; the API server merges conditions by their type, so all others stay as they are.
@@ -64,6 +64,15 @@ pub struct Standing {
     pub since: Timestamp,
 }
 
+impl Standing {
+    /// A condition of ours as it must stand, with the transition time that was given out for it.
+    #[must_use]
+    pub fn of(condition: &Condition, since: Timestamp) -> Self {
+        let Condition { kind, status, reason, message, since: _ } = condition.clone();
+        Self { kind, status, reason, message, since }
+    }
+}
+
 /// Our conditions on a Node, and whether they are of this boot. What another writer left in a shape of its own is left out.
 #[must_use]
 pub fn standing(node: &Node, boot_id: &str) -> (Vec<Standing>, bool) {
@@ -82,22 +91,14 @@ pub fn standing(node: &Node, boot_id: &str) -> (Vec<Standing>, bool) {
     (ours.collect(), annotation.is_some_and(|a| a == boot_id))
 }
 
-/// Whether a condition stands on the Node as it should.
-#[must_use]
-pub fn stands(condition: &Condition, standing: &[Standing]) -> bool {
-    let is_it = |s: &Standing| {
-        s.kind == condition.kind && s.status == condition.status && s.reason == condition.reason && s.message == condition.message
-    };
-    standing.iter().any(is_it)
-}
-
-/// Who last wrote a condition type on a Node, by its managed fields.
+/// Who last wrote a condition type on a Node, by its managed fields; ourselves only if nobody else did. What another changes of a condition
+/// becomes that one's, but those fields that stayed the same remain ours, and the times of both are told to the second.
 #[must_use]
 pub fn writer_of(node: &Node, kind: ConditionType) -> Option<String> {
     let key = format!("k:{{\"type\":\"{kind}\"}}");
     let entries = node.metadata.managed_fields.iter().flatten();
     let writes = entries.filter(|e| e.fields_v1.as_ref().is_some_and(|f| !f.0["f:status"]["f:conditions"][&key].is_null()));
-    writes.max_by_key(|e| e.time.as_ref().map(|t| t.0)).and_then(|e| e.manager.clone())
+    writes.max_by_key(|e| (e.manager.as_deref() != Some(FIELD_MANAGER), e.time.as_ref().map(|t| t.0))).and_then(|e| e.manager.clone())
 }
 
 #[cfg(test)]
@@ -140,8 +141,9 @@ mod tests {
         let (ours, of_this_boot) = standing(&node, "boot");
         assert!(of_this_boot && !standing(&node, "other").1);
         assert_eq!(ours.iter().map(|s| s.kind).collect::<Vec<_>>(), [ConditionType::StorageFault]);
-        assert!(stands(&condition(ConditionType::StorageFault), &ours));
-        assert!(!stands(&condition(ConditionType::KernelDeadlock), &ours));
+        let since = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert!(ours.contains(&Standing::of(&condition(ConditionType::StorageFault), since)));
+        assert!(!ours.contains(&Standing::of(&condition(ConditionType::StorageFault), Timestamp::UNIX_EPOCH)));
     }
 
     #[test]
@@ -151,8 +153,11 @@ mod tests {
             { "manager": "old", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields("KernelDeadlock") },
             { "manager": "npd", "time": "2026-01-02T00:00:00Z", "fieldsV1": fields("KernelDeadlock") },
             { "manager": "kubelet", "time": "2026-01-03T00:00:00Z", "fieldsV1": fields("Ready") },
+            { "manager": "nodeward-agent", "time": "2026-01-02T00:00:00Z", "fieldsV1": fields("KernelDeadlock") },
+            { "manager": "nodeward-agent", "time": "2026-01-02T00:00:00Z", "fieldsV1": fields("ReadonlyFilesystem") },
         ] } }));
         assert_eq!(writer_of(&node, ConditionType::KernelDeadlock), Some("npd".into()));
+        assert_eq!(writer_of(&node, ConditionType::ReadonlyFilesystem), Some("nodeward-agent".into()));
         assert_eq!(writer_of(&node, ConditionType::StorageFault), None);
     }
 }

@@ -25,11 +25,13 @@ pub(super) async fn run(
         // The watcher starts again by itself after any error, with growing pauses.
         let mut events = pin!(watcher(api, config).default_backoff());
         let watching = async {
+            let mut is_failing = false;
             loop {
                 match events.try_next().await {
                     Ok(Some(watcher::Event::Apply(node) | watcher::Event::InitApply(node))) => {
                         let now = Seen::of(&node, &shared.boot_id);
                         shared.identify(&now.uid);
+                        is_failing = false;
                         seen.send_replace(Some(now));
                     }
                     Ok(Some(watcher::Event::Delete(_))) => {
@@ -38,7 +40,9 @@ pub(super) async fn run(
                     }
                     Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
                     Ok(None) => return,
-                    Err(e) => log::debug!("watch of Node {}: {e}", shared.node),
+                    // Said once: the writer speaks of an API server that is away.
+                    Err(e) if !std::mem::replace(&mut is_failing, true) => log::warn!("Node {} cannot be watched: {e}", shared.node),
+                    Err(e) => log::debug!("Node {} cannot be watched: {e}", shared.node),
                 }
             }
         };
