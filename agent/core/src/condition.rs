@@ -87,3 +87,16 @@ pub struct Condition {
     /// When the status last changed.
     pub since: BootTime,
 }
+
+/// Longest message of a condition or an Event, in bytes: what the Kubernetes API takes for an Event.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// Cuts a message between characters, if it is too long.
+pub(crate) fn within_limit(mut message: String) -> String {
+    if message.len() > LONGEST_MESSAGE {
+        let cut = (0..=LONGEST_MESSAGE - 3).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
+        message.truncate(cut);
+        message.push_str("...");
+    }
+    message
+}

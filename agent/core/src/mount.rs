@@ -88,11 +88,21 @@ impl MountTable {
 
     /// Every mount of the superblock on a device.
     pub fn of_device<'a>(&'a self, device: &'a Device) -> impl Iterator<Item = &'a Mount> + 'a {
-        self.mounts.iter().filter(|mount| match (device.number, &device.name) {
-            (Some(number), _) if number == mount.device => true,
-            (_, Some(name)) => mount.source.strip_prefix("/dev/") == Some(name),
-            _ => false,
-        })
+        self.mounts.iter().filter(|mount| self.is_on(mount, device))
+    }
+
+    /// Whether a mount's superblock is on a device: by number, else by the kernel's name or that in the mount's source. The number of a
+    /// btrfs mount is no device's, so that it is found by name only.
+    #[must_use]
+    pub fn is_on(&self, mount: &Mount, device: &Device) -> bool {
+        device.number == Some(mount.device) || device.name.as_deref().is_some_and(|name| self.device_name(mount) == Some(name))
+    }
+
+    /// The kernel's name of the device that is mounted, as far as it is known.
+    #[must_use]
+    pub fn device_name<'a>(&'a self, mount: &'a Mount) -> Option<&'a str> {
+        let known = self.device_names.iter().find(|(number, _)| *number == mount.device).map(|(_, name)| name.as_str());
+        known.or_else(|| mount.source.strip_prefix("/dev/").filter(|name| !name.is_empty()))
     }
 
     /// The pod whose volume is on a device: `(uid, namespace/name if known)`.

@@ -1,0 +1,62 @@
+//! What must survive a restart of the agent within one boot.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{condition::Condition, time::BootTime};
+
+/// What must survive a restart of the agent within one boot. The shell keeps it beside the boot id and drops it when that changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Conditions as last announced.
+    pub conditions: Vec<Condition>,
+    /// Sequence number of the last kernel log record whose Events have gone out.
+    pub log_cursor: Option<u64>,
+    /// Tasks that hung when this was written.
+    #[serde(default)]
+    pub hung: Vec<HungTask>,
+    /// Filesystems whose probe had no answer when this was written.
+    #[serde(default)]
+    pub stalled: Vec<StalledFilesystem>,
+    /// What a tracepoint has reported and the kernel log not yet.
+    #[serde(default)]
+    pub incidents: Vec<Incident>,
+}
+
+/// A task that hung, as it is remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HungTask {
+    /// Thread id.
+    pub pid: u32,
+    /// With the pid, its identity.
+    pub start_ticks: u64,
+    /// How often it had run.
+    pub switches: u64,
+    /// Name as the kernel gave it.
+    pub comm: String,
+    /// When the kernel first said so.
+    pub since: BootTime,
+}
+
+/// A filesystem whose probe had no answer, as it is remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StalledFilesystem {
+    /// Where.
+    pub mount_point: String,
+    /// Which mount there.
+    pub mount_id: u64,
+    /// Since when.
+    pub since: BootTime,
+}
+
+/// A fault of one object, however many sources report it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incident {
+    /// Which fault of what.
+    pub key: String,
+    /// When it was last reported.
+    pub at: BootTime,
+    /// Reports by tracepoint.
+    pub traced: u64,
+    /// Reports in the kernel log.
+    pub logged: u64,
+}
