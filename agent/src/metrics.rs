@@ -17,6 +17,8 @@ pub struct Metrics {
     pub records_lost: IntCounterVec,
     /// `nodeward_source_records_malformed_total{source}`: records dropped because they had not the right shape.
     pub records_malformed: IntCounterVec,
+    /// `nodeward_ebpf_records_held_back_total`: reports that the programs held back because their object reports too much.
+    pub records_held_back: prometheus::IntCounter,
     /// `nodeward_source_up{source}`: 1 while the source works, 0 while it is down or absent.
     pub source_up: IntGaugeVec,
     /// `nodeward_ebpf_program_attached{program}`: 1 attached, 0 absent.
@@ -72,6 +74,13 @@ impl Metrics {
                 "nodeward_source_records_malformed_total",
                 "Records dropped because they had not the right shape.",
                 &["source"],
+            )?,
+            records_held_back: add(
+                &registry,
+                prometheus::IntCounter::new(
+                    "nodeward_ebpf_records_held_back_total",
+                    "Reports that the programs held back because their object reports too much.",
+                )?,
             )?,
             source_up: gauges(&registry, "nodeward_source_up", "1 while the source works.", &["source"])?,
             program_attached: gauges(&registry, "nodeward_ebpf_program_attached", "1 while the eBPF program is attached.", &["program"])?,

@@ -1,6 +1,8 @@
 //! The one module outside eBPF that needs `unsafe`: calls whose safe form the libraries lack.
 #![expect(unsafe_code, reason = "this is the one module for it")]
 
+pub(crate) mod perf;
+
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},

@@ -95,7 +95,7 @@ fn carry_out(command: Command) -> Result<()> {
         Command::Bench => bench::run(),
         Command::Image { output, name } => image::run(&output, &name),
         Command::Manifests { check } => manifests::run(check),
-        Command::BuildEbpf { check } => build_ebpf::run(check),
+        Command::BuildEbpf { check } => build_ebpf::run_command(check),
         Command::Servers => {
             println!("{}", servers::directory()?.display());
             Ok(())

@@ -76,6 +76,17 @@ fn install(missing: &[&str]) -> Result<()> {
     apt_get(&all).map(drop).with_context(|| format!("cannot install {names}"))
 }
 
+/// Installs the Debian packages of those files (file, package) that are not there.
+pub(crate) fn package_files(files: &[(&str, &str)]) -> Result<()> {
+    let is_missing = |file: &str| !std::path::Path::new(file).exists();
+    let missing: Vec<&str> = files.iter().filter(|(file, _)| is_missing(file)).map(|(_, package)| *package).collect();
+    install(&missing)?;
+    match files.iter().find(|(file, _)| is_missing(file)) {
+        Some((file, package)) => bail!("the package {package} is installed but has no {file}"),
+        None => Ok(()),
+    }
+}
+
 /// Whether we may do what only root may.
 pub(crate) fn is_root() -> Result<bool> {
     Ok(output(command("id").arg("-u"))?.trim() == "0")

@@ -1,5 +1,6 @@
 //! Where signals come from. Each source is one file and one line in [`start`]; it runs until something breaks and is then started again.
 
+pub mod ebpf;
 pub mod kmsg;
 mod mounts;
 
@@ -95,6 +96,7 @@ pub fn start(context: &Context) -> JoinSet<()> {
     let log = kmsg::Cursor::default();
     sources.spawn(supervise(context.clone(), Source::KernelLog, move |context| kmsg::run(context, log.clone())));
     sources.spawn(supervise(context.clone(), Source::Mounts, mounts::run));
+    sources.spawn(supervise(context.clone(), Source::Ebpf, ebpf::run));
     sources
 }
 
