@@ -88,6 +88,7 @@ impl Node {
         let root = tempfile::Builder::new().prefix("node-").tempdir_in(beside)?;
         output(Command::new("cp").args(["--archive", "--reflink=auto", "--no-target-directory"]).arg(&template).arg(root.path()))?;
         furnish(root.path(), cluster, name, images)?;
+        remove_cgroups();
         let log = cluster.dir().join(format!("{name}.log"));
         let container = Server::start(&log, "systemd-nspawn", |command| {
             // Writable: the kubelet and containerd make cgroups and write below /proc.
@@ -161,15 +162,29 @@ impl Drop for Node {
             let _ = wait::until("the container's end", STOP, || container.ended().ok().flatten().ok_or("still there"));
         }
         self.container.kill();
-        // Two empty cgroups of its own, which systemd-nspawn leaves in the one that it was started in.
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let place = own.lines().find_map(|line| line.split_once(":name=systemd:").or_else(|| line.split_once("0::"))).map(|(_, path)| path);
-        for hierarchy in ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"] {
-            for left in ["payload", "supervisor"] {
-                let _ = fs::remove_dir(format!("{hierarchy}{}/{left}", place.unwrap_or_default().trim_end_matches('/')));
-            }
+        remove_cgroups();
+    }
+}
+
+/// Removes the cgroups that systemd-nspawn makes in its own, and leaves: where only some are left, the next one cannot start.
+fn remove_cgroups() {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let place = own.lines().find_map(|line| line.split_once(":name=systemd:").or_else(|| line.split_once("0::"))).map(|(_, path)| path);
+    for hierarchy in ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"] {
+        for left in ["payload", "supervisor"] {
+            remove_cgroup(&Path::new(hierarchy).join(place.unwrap_or_default().trim_matches('/')).join(left));
         }
     }
+}
+
+/// Removes a cgroup and those below it, as far as nothing runs there.
+fn remove_cgroup(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_cgroup(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(dir);
 }
 
 /// Puts everything into the root that makes it a node.
