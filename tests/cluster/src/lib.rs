@@ -2,6 +2,7 @@
 
 pub mod authority;
 pub mod cluster;
+pub mod disk;
 pub mod node;
 pub mod server;
 pub mod wait;

@@ -73,7 +73,7 @@ pub struct Node {
     // Ended before its files go.
     container: Server,
     leader: u32,
-    root: TempDir,
+    _root: TempDir,
 }
 
 impl Node {
@@ -98,7 +98,7 @@ impl Node {
             command.arg(format!("--machine={name}")).arg("--directory").arg(root.path());
         })?;
         // The network is the machine's own, so that 127.0.0.1 reaches the API server.
-        let mut node = Self { container, leader: 0, root };
+        let mut node = Self { container, leader: 0, _root: root };
         if let Err(e) = node.wait_ready(cluster, name) {
             let journal =
                 if node.leader > 0 { node.run(&["journalctl", "--no-pager", "-n", "60"]).unwrap_or_default() } else { String::new() };
@@ -133,24 +133,10 @@ impl Node {
         output(Command::new("nsenter").args(["--target", &self.leader.to_string(), "--all", "--"]).args(command))
     }
 
-    /// Runs a program of the machine that mounts, in the node's mount table.
-    ///
-    /// # Errors
-    /// If it fails, with what it said.
-    pub fn mount_table(&self, command: &[&str]) -> Result<String> {
-        output(Command::new("nsenter").args(["--target", &self.leader.to_string(), "--mount", "--"]).args(command))
-    }
-
     /// Where this path of the node is for us.
     #[must_use]
     pub fn path(&self, on_node: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root", self.leader)).join(on_node.trim_start_matches('/'))
-    }
-
-    /// Its files as they lie on the disk, without what is mounted there.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        self.root.path()
     }
 }
 
