@@ -4,12 +4,12 @@ pub mod authority;
 pub mod cluster;
 pub mod disk;
 pub mod node;
-pub mod server;
-pub mod wait;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+// Processes that end with their test, and waiting with a deadline, are the same in every tier.
+pub use tests_kernel::{process as server, wait};
 
 /// What `cargo xtask test` made and says by this variable.
 ///

@@ -17,7 +17,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("nodeward-common", &[]),
     ("xtask", &["agent-core", "controller-core"]),
     ("tests-kernel", &["agent-core", "nodeward-agent", "nodeward-common"]),
-    ("tests-cluster", &["agent-core", "nodeward-agent", "nodeward-common"]),
+    ("tests-cluster", &["agent-core", "nodeward-agent", "nodeward-common", "tests-kernel"]),
 ];
 
 /// Packages whose decisions are pure.
