@@ -1,9 +1,14 @@
 //! Work that may hang for ever, on threads of its own: a bounded number, so that what hangs cannot use up the machine.
 
-use std::{io, sync::Arc, thread, time::Duration};
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    sync::{Semaphore, oneshot},
     time,
 };
 
@@ -44,25 +49,34 @@ impl Apart {
         time::timeout(at_most, result).await.ok().and_then(Result::ok).ok_or(NoResult::Late)
     }
 
+    /// As [`Apart::run`], for a thread that may wait.
+    pub(crate) fn run_blocking<T: Send + 'static>(
+        &self,
+        at_most: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NoResult> {
+        let (done, result) = mpsc::sync_channel(1);
+        self.start(move || drop(done.send(work())))?;
+        result.recv_timeout(at_most).map_err(|_| NoResult::Late)
+    }
+
     fn start(&self, work: impl FnOnce() + Send + 'static) -> Result<(), NoResult> {
         let permit = Arc::clone(&self.free).try_acquire_owned().map_err(|_| NoResult::Full)?;
-        Ok(spawn(self.name, permit, work)?)
+        let counted = move || {
+            work();
+            drop(permit);
+        };
+        Ok(spawn(self.name, counted)?)
     }
 }
 
-/// Starts a thread that holds a permit until it ends.
-fn spawn(name: &str, permit: OwnedSemaphorePermit, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let body = move || {
-        work();
-        drop(permit);
-    };
-    thread::Builder::new().name(name.into()).stack_size(STACK).spawn(body).map(drop)
+/// Starts a thread of which nobody knows when it ends.
+pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
 
     #[tokio::test]
@@ -75,5 +89,11 @@ mod tests {
         drop(go);
         drop(apart.free.acquire().await.unwrap());
         assert_eq!(apart.run(Duration::from_secs(10), || 2).await.unwrap(), 2);
+    }
+
+    #[test]
+    fn a_thread_may_wait_for_work_apart() {
+        let apart = Apart::new("test", 1);
+        assert_eq!(apart.run_blocking(Duration::from_secs(10), || 3).unwrap(), 3);
     }
 }
