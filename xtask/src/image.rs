@@ -29,19 +29,25 @@ pub(crate) fn run(output: &Path, name: &str) -> Result<()> {
 
 /// The shipped binary: optimised, stripped, and needing no library and no loader of the system it runs on.
 pub(crate) fn build() -> Result<PathBuf> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    // With an explicit target the flags do not reach build scripts and macros, which cannot be static.
-    let mut flags = "-Ctarget-feature=+crt-static".to_owned();
-    if let Some(home) = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))) {
-        flags.push_str(&format!(" --remap-path-prefix={}=/cargo", home.display()));
-    }
-    let flags = format!("target.{target}.rustflags={:?}", flags.split(' ').collect::<Vec<_>>());
-    let binary = process::build_agent(&["--release", "--locked", "--target", &target, "--config", &flags])?;
+    let args = shipped();
+    let binary = process::build_agent(&args.iter().map(String::as_str).collect::<Vec<_>>())?;
     let bytes = fs::read(&binary)?;
     if needs_loader(&bytes).with_context(|| format!("{} cannot be checked", binary.display()))? {
         bail!("{} is not static: it names a loader that the image does not have", binary.display());
     }
     Ok(binary)
+}
+
+/// The arguments of cargo for what ships.
+pub(crate) fn shipped() -> Vec<String> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
+    // What a panic says of where it was must not depend on whose machine built it.
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    flags.extend(home.map(|home| format!("--remap-path-prefix={}=/cargo", home.display())));
+    // With an explicit target the flags do not reach build scripts and macros, which cannot be static.
+    let flags = format!("target.{target}.rustflags={flags:?}");
+    ["--release", "--locked", "--target", &target, "--config", &flags].map(String::from).into()
 }
 
 /// Writes the archive of this binary.

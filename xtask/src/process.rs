@@ -55,6 +55,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", words(command)))
 }
 
+/// Runs a program after naming it, with our standard error, and gives what it printed on standard output.
+pub(crate) fn output_shown(command: &mut Command) -> Result<String> {
+    eprintln!("+ {}", words(command));
+    output(command.stderr(Stdio::inherit()))
+}
+
 /// Where a program is, looking through `PATH` and the folders where Debian keeps administrators' programs.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -30,6 +30,7 @@ pub struct Cluster {
     programs: PathBuf,
     port: u16,
     etcd_port: u16,
+    more: Vec<String>,
     dir: TempDir,
 }
 
@@ -39,6 +40,14 @@ impl Cluster {
     /// # Errors
     /// If it does not get ready, with the last it said.
     pub fn start() -> Result<Self> {
+        Self::start_with(|_| Ok(Vec::new()))
+    }
+
+    /// Starts one whose API server gets more arguments; they may name files that were just made in the given folder.
+    ///
+    /// # Errors
+    /// If it does not get ready, with the last it said.
+    pub fn start_with(more: impl FnOnce(&Path) -> Result<Vec<String>>) -> Result<Self> {
         let programs = made("NODEWARD_K8S_BIN")?;
         let dir = tempfile::Builder::new().prefix("nodeward-cluster-").tempdir()?;
         authority::write(dir.path())?;
@@ -53,7 +62,8 @@ impl Cluster {
         })?;
         let kubeconfig = kubeconfig(dir.path(), port, "client-certificate: admin.crt, client-key: admin.key");
         fs::write(dir.path().join("kubeconfig"), kubeconfig)?;
-        let mut cluster = Self { api_server: None, _etcd: etcd, programs, port, etcd_port, dir };
+        let more = more(dir.path())?;
+        let mut cluster = Self { api_server: None, _etcd: etcd, programs, port, etcd_port, more, dir };
         cluster.start_api_server()?;
         Ok(cluster)
     }
@@ -72,7 +82,9 @@ impl Cluster {
             command.arg("--client-ca-file").arg(file("ca.crt")).args(["--authorization-mode", "Node,RBAC"]);
             command.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
             command.arg("--service-account-key-file").arg(file("sa.pub")).arg("--service-account-signing-key-file").arg(file("sa.key"));
-            command.args(["--service-cluster-ip-range", "10.0.0.0/24", "--endpoint-reconciler-type", "none", "--allow-privileged"]);
+            command
+                .args(["--service-cluster-ip-range", "10.0.0.0/24", "--endpoint-reconciler-type", "none", "--allow-privileged"])
+                .args(&self.more);
         })?;
         let ready = wait::until("the API server", START, || match server.ended() {
             Ok(Some(status)) => Ok(Err(anyhow!("it ended: {status}"))),
@@ -183,7 +195,10 @@ fn kubeconfig(dir: &Path, port: u16, user: &str) -> String {
 }
 
 /// Ports that were free a moment ago. All are held until all are known, so that they differ.
-fn free_ports<const N: usize>() -> Result<[u16; N]> {
+///
+/// # Errors
+/// If there are not so many.
+pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let listeners: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
     let ports: Vec<u16> = listeners.iter().map(|l| l.local_addr().map(|a| a.port())).collect::<Result<_, _>>()?;
     ports.try_into().ok().context("as many ports as listeners")
