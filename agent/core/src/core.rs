@@ -58,7 +58,7 @@ impl Core {
     /// Takes in one fact; `now` is when it is handed over.
     #[expect(clippy::needless_pass_by_value, reason = "facts are handed over, whatever becomes of them inside")]
     pub fn observe(&mut self, observation: Observation, now: BootTime) {
-        self.tick(now);
+        self.pass(now);
         self.world.learn(&observation);
         for monitor in &mut self.monitors {
             monitor.observe(&observation, &self.world, &mut self.report);
@@ -71,10 +71,7 @@ impl Core {
 
     /// Lets time pass. How often it is called changes nothing but how soon.
     pub fn tick(&mut self, now: BootTime) {
-        self.world.now = self.world.now.max(now);
-        for monitor in &mut self.monitors {
-            monitor.tick(&self.world, &mut self.report);
-        }
+        self.pass(now);
         self.settle();
     }
 
@@ -89,8 +86,10 @@ impl Core {
 
     /// Takes out what is to be done, in order. What is remembered from now on counts it as done.
     pub fn effects(&mut self) -> Vec<Effect> {
-        for monitor in &self.monitors {
-            monitor.remember(&mut self.memory);
+        if self.report.take_remember() {
+            for monitor in &self.monitors {
+                monitor.remember(&mut self.memory);
+            }
         }
         self.memory.incidents = self.report.incidents.unmatched(self.world.now);
         let unfinished = self.monitors.iter().filter_map(|monitor| monitor.unfinished()).min();
@@ -112,6 +111,14 @@ impl Core {
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// What is due by now comes before what happens now.
+    fn pass(&mut self, now: BootTime) {
+        self.world.now = self.world.now.max(now);
+        for monitor in &mut self.monitors {
+            monitor.tick(&self.world, &mut self.report);
+        }
     }
 
     /// Hands the monitors' verdicts to the trackers, and announces what came of them.
@@ -152,7 +159,7 @@ impl Core {
         let Some(condition) = tracker.settled().cloned() else { return };
         let problem = match tracker.verdict() {
             Verdict::Bad { reason, .. } => Some(*reason),
-            Verdict::Good { .. } | Verdict::Pending | Verdict::Blind { .. } => None,
+            Verdict::Good { .. } | Verdict::Pending | Verdict::Kept | Verdict::Blind { .. } => None,
         };
         let before = self.memory.conditions.iter_mut().find(|known| known.kind == kind);
         let was = before.as_ref().map(|known| known.status);

@@ -50,9 +50,14 @@ impl Incidents {
         true
     }
 
-    /// What the kernel log may still tell again.
+    /// Takes a report back: it is not told yet.
+    pub(crate) fn forget(&mut self, key: &str) {
+        self.open.remove(key);
+    }
+
+    /// What one source has told and the other may tell yet.
     pub(crate) fn unmatched(&self, now: BootTime) -> Vec<Incident> {
-        self.open.values().filter(|i| i.traced > i.logged && now.since(i.at) <= WINDOW).cloned().collect()
+        self.open.values().filter(|i| i.traced != i.logged && now.since(i.at) <= WINDOW).cloned().collect()
     }
 
     fn make_room(&mut self, key: &str) {
@@ -93,10 +98,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_has_not_told_yet_is_remembered() {
+    fn what_only_one_source_has_told_is_remembered() {
         let mut first = Incidents::default();
         first.is_new("a", Source::Ebpf, at(0), Repeats::Another);
         first.is_new("b", Source::KernelLog, at(0), Repeats::Another);
+        first.is_new("b", Source::Ebpf, at(1), Repeats::Another);
         let remembered = first.unmatched(at(5));
         assert_eq!(remembered.iter().map(|i| i.key.as_str()).collect::<Vec<_>>(), ["a"]);
         let mut second = Incidents::remembered(&remembered);

@@ -17,7 +17,7 @@ pub struct Memory {
     /// Filesystems whose probe had no answer when this was written.
     #[serde(default)]
     pub stalled: Vec<StalledFilesystem>,
-    /// What a tracepoint has reported and the kernel log not yet.
+    /// What only one of tracepoint and kernel log has reported yet.
     #[serde(default)]
     pub incidents: Vec<Incident>,
 }
@@ -27,14 +27,23 @@ pub struct Memory {
 pub struct HungTask {
     /// Thread id.
     pub pid: u32,
-    /// With the pid, its identity.
-    pub start_ticks: u64,
-    /// How often it had run.
-    pub switches: u64,
+    /// What a look found of it; nothing if none could be made.
+    pub seen: Option<Sleeper>,
+    /// The node cannot live without it, as far as was known.
+    pub is_critical: bool,
     /// Name as the kernel gave it.
     pub comm: String,
     /// When the kernel first said so.
     pub since: BootTime,
+}
+
+/// One sleep of one task: while both are unchanged, it has not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sleeper {
+    /// Clock ticks after boot at which the task started.
+    pub start_ticks: u64,
+    /// How often it had run.
+    pub switches: u64,
 }
 
 /// A filesystem whose probe had no answer, as it is remembered.

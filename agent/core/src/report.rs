@@ -15,6 +15,7 @@ use crate::{
 pub(crate) struct Report {
     effects: Vec<Effect>,
     budget: Budget,
+    is_memory_old: bool,
     /// Tells reports of one fault from reports of several.
     pub(crate) incidents: Incidents,
 }
@@ -24,12 +25,23 @@ impl Report {
         Self {
             effects: Vec::new(),
             budget: Budget::new(config.event_burst, config.event_refill),
+            is_memory_old: true,
             incidents: Incidents::remembered(&memory.incidents),
         }
     }
 
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.effects.push(effect);
+    }
+
+    /// A monitor has something else to remember.
+    pub(crate) fn remember(&mut self) {
+        self.is_memory_old = true;
+    }
+
+    /// Whether a monitor had something else to remember since this was last asked.
+    pub(crate) fn take_remember(&mut self) -> bool {
+        std::mem::take(&mut self.is_memory_old)
     }
 
     pub(crate) fn look(&mut self, look: Look) {

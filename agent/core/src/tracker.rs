@@ -32,6 +32,8 @@ pub(crate) enum Verdict {
     },
     /// The first look is still to come.
     Pending,
+    /// A look has no answer: what was held is kept.
+    Kept,
     /// Cannot look.
     Blind {
         /// Why not.
@@ -84,14 +86,14 @@ impl Tracker {
                 let (reason, message) = (*reason, message.clone());
                 self.become_(Status::False, reason, message, now, now)
             }
-            Verdict::Pending if self.settled.is_some() && held >= self.unknown_after => {
+            Verdict::Pending if self.settled.is_some() && self.status() != Some(Status::Unknown) && held >= self.unknown_after => {
                 self.become_(Status::Unknown, "NotLookedAtYet", "the first look has had no answer yet".into(), now, now)
             }
-            Verdict::Blind { why } if held >= self.unknown_after => {
+            Verdict::Blind { why } if held >= self.unknown_after || self.status() == Some(Status::Unknown) => {
                 let message = format!("cannot look: {why}");
                 self.become_(Status::Unknown, "CannotLook", message, now, now)
             }
-            Verdict::Pending | Verdict::Blind { .. } => false,
+            Verdict::Pending | Verdict::Kept | Verdict::Blind { .. } => false,
         }
     }
 
@@ -100,11 +102,15 @@ impl Tracker {
         if self.settled.is_some() {
             return false;
         }
-        let message = match &self.verdict {
-            Verdict::Blind { why } => format!("cannot look: {why}"),
-            Verdict::Pending | Verdict::Good { .. } | Verdict::Bad { .. } => "the first look has had no answer yet".into(),
-        };
-        self.become_(Status::Unknown, "NotLookedAtYet", message, now, now)
+        match &self.verdict {
+            Verdict::Blind { why } => {
+                let message = format!("cannot look: {why}");
+                self.become_(Status::Unknown, "CannotLook", message, now, now)
+            }
+            Verdict::Pending | Verdict::Kept | Verdict::Good { .. } | Verdict::Bad { .. } => {
+                self.become_(Status::Unknown, "NotLookedAtYet", "the first look has had no answer yet".into(), now, now)
+            }
+        }
     }
 
     /// When [`Tracker::settle`] would change something, if no other verdict comes.
@@ -113,7 +119,7 @@ impl Tracker {
             Verdict::Good { .. } if self.status() == Some(Status::True) => self.verdict_since + CLEAR_AFTER,
             Verdict::Pending if self.settled.is_some() => self.verdict_since + self.unknown_after,
             Verdict::Blind { .. } => self.verdict_since + self.unknown_after,
-            Verdict::Bad { .. } | Verdict::Good { .. } | Verdict::Pending => return None,
+            Verdict::Bad { .. } | Verdict::Good { .. } | Verdict::Pending | Verdict::Kept => return None,
         };
         let is_over = self.status() == Some(Status::Unknown) && !matches!(self.verdict, Verdict::Good { .. });
         (!is_over).then_some(due)

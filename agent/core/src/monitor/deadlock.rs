@@ -12,6 +12,7 @@ use crate::{
     condition::ConditionType,
     detection::Detection,
     effect::{Look, Severity},
+    incident::Repeats,
     memory::Memory,
     observation::{Fact, Observation, Signal, Source, SourceState, Subject, TaskSeen},
     report::Report,
@@ -46,8 +47,6 @@ pub(super) struct Deadlock {
 impl Deadlock {
     pub(super) fn remembered(memory: &Memory) -> Self {
         let suspects = memory.hung.iter().take(MOST).map(|task| (task.pid, Suspect::remembered(task)));
-        // They are looked at in the first turn.
-        let suspects = suspects.map(|(pid, suspect)| (pid, Suspect { look_at: Some(BootTime::ZERO), ..suspect }));
         Self { suspects: suspects.collect(), ..Self::default() }
     }
 
@@ -56,24 +55,42 @@ impl Deadlock {
         if signal.source == Source::KernelLog {
             self.is_log_silent = false;
         }
-        let news = world.news(at, signal.sequence);
-        if let Some(suspect) = self.suspects.get_mut(pid) {
-            if suspect.news != News::Known && news > suspect.news {
-                suspect.news = news;
+        let mut news = world.news(at, signal.sequence);
+        if let Some(suspect) = self.suspects.get_mut(pid).filter(|suspect| !suspect.is_hearsay || news == News::Known) {
+            if suspect.news == News::Known {
+                report.incidents.is_new(&key(*pid), signal.source, at, Repeats::Same);
+            } else {
+                suspect.news = suspect.news.max(news);
+                suspect.by.push(signal.source);
+                suspect.by.dedup();
             }
             return;
         }
-        let mut suspect = Suspect::reported(comm.clone(), signal.detail.clone(), at, news, signal.sequence);
+        if news != News::Known {
+            if report.incidents.is_new(&key(*pid), signal.source, at, Repeats::Same) {
+                // It is not told before the look: a restart must not take it for told.
+                report.incidents.forget(&key(*pid));
+            } else {
+                news = News::Known;
+            }
+        }
+        let mut suspect = Suspect::reported(at, signal, comm.clone(), news);
+        if let Some(hearsay) = self.suspects.get_mut(pid) {
+            hearsay.becomes(suspect);
+            return;
+        }
         if self.suspects.len() >= MOST {
             tell(&mut suspect, *pid, "too many are to be looked at this one", world, report);
             return;
         }
         report.look(Look::Task { pid: *pid });
+        report.remember();
         self.suspects.insert(*pid, suspect);
     }
 
     fn looked(&mut self, pid: u32, seen: &TaskSeen, world: &World, report: &mut Report) {
         let Some(suspect) = self.suspects.get_mut(&pid) else { return };
+        report.remember();
         let is_over = match seen {
             TaskSeen::There(task) => match suspect.found((**task).clone(), world.now) {
                 Turn::Same => false,
@@ -91,6 +108,7 @@ impl Deadlock {
                 tell(suspect, pid, "it is gone", world, report);
                 true
             }
+            TaskSeen::Unreadable(_) if suspect.is_hearsay => true,
             TaskSeen::Unreadable(why) => {
                 tell(suspect, pid, &format!("it could not be looked at: {why}"), world, report);
                 suspect.could_not_be_read(why.clone(), world.now);
@@ -106,6 +124,7 @@ impl Deadlock {
                 true
             }
         };
+        suspect.is_critical = suspect.hung().map_or(suspect.is_critical, |task| why_critical(task, world).is_some());
         if is_over {
             self.suspects.remove(&pid);
         }
@@ -114,8 +133,7 @@ impl Deadlock {
     fn silenced(&mut self, at: BootTime, signal: &Signal, world: &World, report: &mut Report) {
         self.is_log_silent = true;
         let news = world.news(at, signal.sequence);
-        if news == News::Known
-            || !report.incidents.is_new(Detection::HungTaskReportsSuppressed.as_str(), signal.source, at, crate::incident::Repeats::Same)
+        if news == News::Known || !report.incidents.is_new(Detection::HungTaskReportsSuppressed.as_str(), signal.source, at, Repeats::Same)
         {
             return;
         }
@@ -160,7 +178,11 @@ impl Deadlock {
         if self.suspects.values().any(Suspect::is_open) || !world.has_caught_up(Source::KernelLog) {
             return Verdict::Pending;
         }
-        let unreadable = self.suspects.iter().find_map(|(pid, s)| Some(format!("hung task {}:{pid}: {}", s.comm, s.unreadable.as_ref()?)));
+        let unreadable = self
+            .suspects
+            .iter()
+            .filter(|(_, s)| s.is_critical)
+            .find_map(|(pid, s)| Some(format!("hung task {}:{pid}: {}", s.comm, s.unreadable.as_ref()?)));
         match unreadable.or_else(|| self.why_blind(world)) {
             Some(why) => Verdict::Blind { why },
             None => Verdict::Good { reason: "KernelHasNoDeadlock", message: "kernel has no deadlock".to_owned() },
@@ -218,11 +240,18 @@ fn tell(suspect: &mut Suspect, pid: u32, found: &str, world: &World, report: &mu
     if news == News::Known {
         return;
     }
+    for source in std::mem::take(&mut suspect.by) {
+        report.incidents.is_new(&key(pid), source, suspect.reported, Repeats::Same);
+    }
     report.count(Detection::HungTask.reason());
     if news == News::Fresh || suspect.hung().is_some() {
         let message = format!("task {}:{pid} was reported hung; {found} ({})", suspect.comm, suspect.detail);
         report.event(suspect.reported, Severity::Warning, Detection::HungTask.reason(), message, world.now);
     }
+}
+
+fn key(pid: u32) -> String {
+    format!("{} {pid}", Detection::HungTask)
 }
 
 /// Why the tracepoint of hung tasks is not seen, if so.

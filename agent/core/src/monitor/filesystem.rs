@@ -63,6 +63,7 @@ impl Filesystems {
 
     fn mounts_changed(&mut self, world: &World, report: &mut Report) {
         let Some(table) = world.mounts() else { return };
+        report.remember();
         let mut before = std::mem::take(&mut self.watched);
         for node in world.node_mounts() {
             let id = node.mount.id;
@@ -134,6 +135,7 @@ impl Filesystems {
     fn looked(&mut self, look: &FilesystemLook, world: &World, report: &mut Report) {
         let (rank, count) = (self.watched.range(..look.mount_id).count(), self.watched.len());
         let Some(watched) = self.watched.get_mut(&look.mount_id) else { return };
+        report.remember();
         match Answer::of(look.outcome) {
             Some(answer) => {
                 let was_blocked = watched.blocked.take();
@@ -178,8 +180,8 @@ impl Filesystems {
             .watched
             .values()
             .filter_map(|w| match w.health {
-                Health::Refuses { refusal, from } => Some((w, refusal, from)),
-                Health::NotLooked | Health::Writable | Health::Gone => None,
+                Health::Refuses { refusal, from } if w.failed.is_none() => Some((w, refusal, from)),
+                Health::Refuses { .. } | Health::NotLooked | Health::Writable | Health::Gone => None,
             })
             .collect();
         if let Some(from) = ill.iter().map(|(.., from)| *from).min() {
@@ -195,8 +197,12 @@ impl Filesystems {
         if let Some((watched, errno)) = self.watched.values().find_map(|w| Some((w, w.failed?))) {
             return Verdict::Blind { why: format!("the probe of {} failed with errno {errno}", named(watched, world)) };
         }
-        if world.mounts().is_none() || self.watched.values().any(|w| w.health == Health::NotLooked) {
+        let not_looked = |w: &&Watched| w.health == Health::NotLooked;
+        if world.mounts().is_none() || self.watched.values().filter(not_looked).any(|w| w.blocked.is_none_or(|b| b.is_remembered)) {
             return Verdict::Pending;
+        }
+        if self.watched.values().any(|w| not_looked(&w)) {
+            return Verdict::Kept;
         }
         Verdict::Good { reason: "FilesystemIsNotReadOnly", message: "Filesystem is not read-only".to_owned() }
     }

@@ -38,6 +38,7 @@ struct Waiting {
     until: BootTime,
     comm: String,
     detail: String,
+    news: News,
 }
 
 impl Kills {
@@ -56,18 +57,23 @@ impl Kills {
         if news == News::Known {
             return;
         }
-        let is_new = report.incidents.is_new(&format!("{} {pid}", Detection::OomKill), signal.source, at, Repeats::Same);
-        if is_new {
-            report.count(Detection::OomKill.reason());
-        }
-        let victim = Waiting { at, until: world.now + WAIT, comm: comm.clone(), detail: signal.detail.clone() };
-        let waits = signal.source == Source::Ebpf && world.is_up(Source::KernelLog);
-        if is_new && waits && self.waiting.len() < MOST {
+        let victim = Waiting { at, until: world.now + WAIT, comm: comm.clone(), detail: signal.detail.clone(), news };
+        let is_traced = signal.source == Source::Ebpf;
+        let first = self.waiting.get(pid).map(|first| first.at).filter(|first| is_together(*first, at));
+        if let Some(first) = first {
+            if !is_traced {
+                self.waiting.remove(pid);
+                let victim = Waiting { at: first, news: News::Fresh, ..victim };
+                self.tell(*pid, &victim, &[Source::Ebpf, signal.source], world, report);
+            }
+        } else if !report.incidents.is_new(&key(*pid), signal.source, at, Repeats::Same) {
+            // Told by the other source.
+        } else if is_traced && world.is_up(Source::KernelLog) && self.waiting.len() < MOST {
+            // Not told until the log has said more: a restart must not take it for told.
+            report.incidents.forget(&key(*pid));
             self.waiting.insert(*pid, victim);
-        } else if let Some(first) = self.waiting.remove(pid) {
-            self.tell(*pid, &Waiting { at: first.at, ..victim }, world, report);
-        } else if is_new && news == News::Fresh {
-            self.tell(*pid, &victim, world, report);
+        } else {
+            self.tell(*pid, &victim, &[], world, report);
         }
     }
 
@@ -75,7 +81,7 @@ impl Kills {
         let due: Vec<u32> = self.waiting.iter().filter(|(_, victim)| victim.until <= world.now).map(|(pid, _)| *pid).collect();
         for pid in due {
             if let Some(victim) = self.waiting.remove(&pid) {
-                self.tell(pid, &victim, world, report);
+                self.tell(pid, &victim, &[Source::Ebpf], world, report);
             }
         }
     }
@@ -84,8 +90,16 @@ impl Kills {
         self.waiting.values().map(|victim| victim.until).min()
     }
 
-    fn tell(&self, pid: u32, victim: &Waiting, world: &World, report: &mut Report) {
-        let is_it = |(at, c): &&(BootTime, OomContext)| c.pid == pid && victim.at.since(*at) <= TOGETHER && at.since(victim.at) <= TOGETHER;
+    /// Tells a kill, and takes note of the reports of it that were not yet.
+    fn tell(&self, pid: u32, victim: &Waiting, reports: &[Source], world: &World, report: &mut Report) {
+        for source in reports {
+            report.incidents.is_new(&key(pid), *source, victim.at, Repeats::Same);
+        }
+        report.count(Detection::OomKill.reason());
+        if victim.news != News::Fresh {
+            return;
+        }
+        let is_it = |(at, c): &&(BootTime, OomContext)| c.pid == pid && is_together(victim.at, *at);
         let message = match self.contexts.iter().rev().find(is_it) {
             Some((_, context)) => {
                 let (whose, why) = (whose(&context.victim_cgroup, world), why(&context.scope, world));
@@ -95,6 +109,14 @@ impl Kills {
         };
         report.event(victim.at, Severity::Warning, Detection::OomKill.reason(), message, world.now);
     }
+}
+
+fn is_together(one: BootTime, other: BootTime) -> bool {
+    one.since(other) <= TOGETHER && other.since(one) <= TOGETHER
+}
+
+fn key(pid: u32) -> String {
+    format!("{} {pid}", Detection::OomKill)
 }
 
 /// Whose process died.

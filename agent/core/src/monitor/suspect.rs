@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use crate::{memory::HungTask, task::Task, time::BootTime, world::News};
+use crate::{
+    memory::{HungTask, Sleeper},
+    observation::{Signal, Source},
+    task::Task,
+    time::BootTime,
+    world::News,
+};
 
 /// How often a hung task is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -25,6 +31,12 @@ pub(super) struct Suspect {
     pub(super) news: News,
     /// The log record that the telling waits for.
     pub(super) sequence: Option<u64>,
+    /// Who reported it so far, untold.
+    pub(super) by: Vec<Source>,
+    /// An earlier run has told of it, and did not find it hung when it ended.
+    pub(super) is_hearsay: bool,
+    /// The node cannot live without it, as far as is known.
+    pub(super) is_critical: bool,
     /// When to look next; nothing while a look is under way.
     pub(super) look_at: Option<BootTime>,
     /// Why the last look could not tell.
@@ -38,7 +50,7 @@ pub(super) enum Seen {
     /// Nothing yet.
     Not,
     /// It hung in an earlier run of the agent.
-    Before { start_ticks: u64, switches: u64 },
+    Before(Sleeper),
     /// It slept; it may only just have fallen asleep.
     Asleep(Box<Task>),
     /// It hangs.
@@ -57,20 +69,51 @@ pub(super) enum Turn {
 }
 
 impl Suspect {
-    pub(super) fn reported(comm: String, detail: String, reported: BootTime, news: News, sequence: Option<u64>) -> Self {
-        Self { comm, detail, reported, news, sequence, look_at: None, unreadable: None, seen: Seen::Not }
+    pub(super) fn reported(at: BootTime, signal: &Signal, comm: String, news: News) -> Self {
+        Self {
+            comm,
+            detail: signal.detail.clone(),
+            reported: at,
+            news,
+            sequence: signal.sequence,
+            by: vec![signal.source],
+            is_hearsay: news == News::Known,
+            is_critical: true,
+            look_at: None,
+            unreadable: None,
+            seen: Seen::Not,
+        }
     }
 
     pub(super) fn remembered(task: &HungTask) -> Self {
-        let seen = Seen::Before { start_ticks: task.start_ticks, switches: task.switches };
-        Self { seen, ..Self::reported(task.comm.clone(), String::new(), task.since, News::Known, None) }
+        let seen = task.seen.map_or(Seen::Not, Seen::Before);
+        Self {
+            comm: task.comm.clone(),
+            detail: String::new(),
+            reported: task.since,
+            news: News::Known,
+            sequence: None,
+            by: Vec::new(),
+            is_hearsay: false,
+            is_critical: task.is_critical,
+            // It is looked at in the first turn.
+            look_at: Some(BootTime::ZERO),
+            unreadable: None,
+            seen,
+        }
     }
 
-    /// The task, if it is known to hang.
+    /// The kernel reports anew what was hearsay: it is looked at as soon as that look may be made.
+    pub(super) fn becomes(&mut self, news: Self) {
+        let look_at = self.look_at.map(|_| BootTime::ZERO);
+        *self = Self { look_at, ..news };
+    }
+
+    /// The task, if the last look found it hung.
     pub(super) fn hung(&self) -> Option<&Task> {
         match &self.seen {
-            Seen::Hung(task) => Some(task),
-            Seen::Not | Seen::Before { .. } | Seen::Asleep(_) => None,
+            Seen::Hung(task) => self.unreadable.is_none().then_some(task),
+            Seen::Not | Seen::Before(_) | Seen::Asleep(_) => None,
         }
     }
 
@@ -92,12 +135,17 @@ impl Suspect {
         if task.state != 'D' {
             return Turn::Over;
         }
-        let is_same = |start_ticks, switches| task.start_ticks == start_ticks && task.switches == switches;
+        let is_same = |before: Sleeper| sleeper(&task) == before;
         match &self.seen {
-            Seen::Hung(before) if is_same(before.start_ticks, before.switches) => Turn::Same,
-            Seen::Asleep(before) if is_same(before.start_ticks, before.switches) => self.hangs(task),
-            Seen::Before { start_ticks, switches } if is_same(*start_ticks, *switches) => self.hangs(task),
-            Seen::Hung(_) | Seen::Asleep(_) | Seen::Before { .. } => Turn::Over,
+            Seen::Hung(before) if is_same(sleeper(before)) => {
+                // It may have been moved to another cgroup. What it waits for is the same, and may be told less well than before.
+                let waits_for = before.waits_for.clone();
+                self.seen = Seen::Hung(Box::new(Task { waits_for, ..task }));
+                Turn::Same
+            }
+            Seen::Asleep(before) if is_same(sleeper(before)) => self.hangs(task),
+            Seen::Before(before) if is_same(*before) => self.hangs(task),
+            Seen::Hung(_) | Seen::Asleep(_) | Seen::Before(_) => Turn::Over,
             Seen::Not if now.since(self.reported) <= STALE => self.hangs(task),
             Seen::Not => {
                 self.seen = Seen::Asleep(Box::new(task));
@@ -114,11 +162,16 @@ impl Suspect {
 
     /// What to remember of it.
     pub(super) fn to_remember(&self, pid: u32) -> Option<HungTask> {
-        let (start_ticks, switches) = match &self.seen {
-            Seen::Hung(task) => (task.start_ticks, task.switches),
-            Seen::Before { start_ticks, switches } => (*start_ticks, *switches),
-            Seen::Not | Seen::Asleep(_) => return None,
+        let seen = match &self.seen {
+            Seen::Hung(task) => Some(sleeper(task)),
+            Seen::Before(before) => Some(*before),
+            Seen::Not | Seen::Asleep(_) => None,
         };
-        Some(HungTask { pid, start_ticks, switches, comm: self.comm.clone(), since: self.reported })
+        let is_told = seen.is_some() || self.unreadable.is_some();
+        is_told.then(|| HungTask { pid, seen, is_critical: self.is_critical, comm: self.comm.clone(), since: self.reported })
     }
+}
+
+const fn sleeper(task: &Task) -> Sleeper {
+    Sleeper { start_ticks: task.start_ticks, switches: task.switches }
 }
