@@ -1,7 +1,8 @@
 //! A real agent, as it runs on a node without a cluster, and what it says.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Write as _,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -42,8 +43,18 @@ impl Watch {
             path.display(),
             directory.path().join("state").display()
         );
-        fs::write(directory.path().join("config.yaml"), configuration)?;
-        Ok(Self { directory })
+        let watch = Self { directory };
+        watch.configure(&configuration)?;
+        Ok(watch)
+    }
+
+    /// Adds to the configuration of agents that are started from now on.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn configure(&self, more: &str) -> Result<()> {
+        let mut file = File::options().create(true).append(true).open(self.configuration())?;
+        Ok(file.write_all(more.as_bytes())?)
     }
 
     /// Starts an agent and waits until it has looked at everything once.
@@ -51,11 +62,25 @@ impl Watch {
     /// # Errors
     /// If it does not come so far, with what it said.
     pub fn start(&self) -> Result<Agent> {
-        let program = program()?;
+        self.start_without(&[])
+    }
+
+    /// The same, of an agent that lacks these capabilities: `sys_admin`.
+    ///
+    /// # Errors
+    /// If it does not come so far, with what it said.
+    pub fn start_without(&self, capabilities: &[&str]) -> Result<Agent> {
         let number = fs::read_dir(self.directory.path())?.count();
         let log = self.directory.path().join(format!("agent-{number}.log"));
-        let server = Server::start(&log, program, |command| {
-            command.args(["run", "--no-cluster", "--output", "json", "--config"]).arg(self.directory.path().join("config.yaml"));
+        let program = program()?;
+        let server = Server::start(&log, "setpriv", |command| {
+            // What is not in the bounding set is lost with the next program that is started.
+            if !capabilities.is_empty() {
+                let dropped: Vec<_> = capabilities.iter().map(|capability| format!("-{capability}")).collect();
+                command.args(["--bounding-set", &dropped.join(",")]);
+            }
+            command.arg("--").arg(program);
+            command.args(["run", "--no-cluster", "--output", "json", "--config"]).arg(self.configuration());
             command.env("RUST_LOG", "info");
         })?;
         let mut agent = Agent { server };
@@ -64,6 +89,15 @@ impl Watch {
         }
         Ok(agent)
     }
+
+    fn configuration(&self) -> PathBuf {
+        self.directory.path().join("config.yaml")
+    }
+}
+
+fn program() -> Result<PathBuf> {
+    let named = std::env::var_os("NODEWARD_AGENT").map(PathBuf::from);
+    named.context("NODEWARD_AGENT is not set: run these tests by `cargo xtask test --tier kernel`")
 }
 
 /// A running agent. It is killed when this is dropped.
@@ -121,6 +155,15 @@ impl Agent {
     /// If it does not get it in time, or the agent ended; with what it said.
     pub fn wait_for(&mut self, condition: &str, status: &str, within: Duration) -> Result<Condition> {
         self.wait(&format!("{condition} to be {status}"), within, |agent| agent.condition(condition).filter(|c| c.status == status))
+    }
+
+    /// Waits until what it says of a condition holds this text, and gives all that it says then.
+    ///
+    /// # Errors
+    /// If it does not in time, or the agent ended; with what it said.
+    pub fn wait_for_message(&mut self, condition: &str, part: &str, within: Duration) -> Result<String> {
+        let find = |agent: &Self| agent.condition(condition).map(|c| c.message).filter(|message| message.contains(part));
+        self.wait(&format!("{condition} to speak of {part}"), within, find)
     }
 
     /// Waits for an Event of this reason whose message holds this text.
@@ -213,9 +256,4 @@ impl Agent {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-fn program() -> Result<PathBuf> {
-    let named = std::env::var_os("NODEWARD_AGENT").map(PathBuf::from);
-    named.context("NODEWARD_AGENT is not set: run these tests by `cargo xtask test --tier kernel`")
 }

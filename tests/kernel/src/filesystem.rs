@@ -114,11 +114,11 @@ impl Filesystem {
         fs::write(&trigger, text).with_context(|| format!("cannot write {trigger}"))
     }
 
-    /// Shuts XFS down.
+    /// Shuts it down: XFS and ext4 share the request (`XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`).
     ///
     /// # Errors
     /// If it cannot be.
-    pub fn shut_xfs_down(&self) -> Result<()> {
+    pub fn shut_down(&self) -> Result<()> {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(&self.mount_point))
     }
 
