@@ -43,13 +43,20 @@ pub(crate) fn run_command(check: bool) -> Result<()> {
         println!("agent-ebpf/prebuilt/agent-ebpf.o: {} bytes", fs::metadata(built)?.len());
         return Ok(());
     }
-    let object = check_prebuilt()?;
-    println!("{}", object.display());
+    println!("{}", check_prebuilt()?.object.display());
     Ok(())
 }
 
-/// Rebuilds from source and compares. Returns the object that was just built, for the tests that load it.
-pub(crate) fn check_prebuilt() -> Result<PathBuf> {
+/// An object that was just built from source.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) object: PathBuf,
+    /// Whether it is, byte for byte, the one checked in. It may be another only if the toolchain is.
+    pub(crate) is_the_same: bool,
+}
+
+/// Rebuilds from source and compares.
+pub(crate) fn check_prebuilt() -> Result<Built> {
     let prebuilt = crate_root().join("prebuilt");
     let recorded = fs::read(prebuilt.join("inputs.json")).context("no eBPF object is checked in: run cargo xtask build-ebpf")?;
     let recorded: Provenance = serde_json::from_slice(&recorded).context("agent-ebpf/prebuilt/inputs.json")?;
@@ -57,15 +64,16 @@ pub(crate) fn check_prebuilt() -> Result<PathBuf> {
     if recorded.inputs != now.inputs {
         bail!("the checked-in eBPF object was not built from the sources as they are: run cargo xtask build-ebpf");
     }
+    let is_the_same = fs::read(&built)? == fs::read(prebuilt.join("agent-ebpf.o"))?;
     if recorded.toolchain != now.toolchain {
         eprintln!("the eBPF toolchain differs from the one that built the checked-in object, so they are not compared byte for byte:");
         eprintln!("  checked in: {:?}\n  here:       {:?}", recorded.toolchain, now.toolchain);
-    } else if fs::read(&built)? != fs::read(prebuilt.join("agent-ebpf.o"))? {
+    } else if !is_the_same {
         bail!("the checked-in eBPF object is not what its sources and its toolchain give: run cargo xtask build-ebpf");
     } else {
         eprintln!("the checked-in eBPF object is, byte for byte, what the sources give");
     }
-    Ok(built)
+    Ok(Built { object: built, is_the_same })
 }
 
 fn crate_root() -> PathBuf {

@@ -30,7 +30,7 @@ pub(crate) fn run(output: &Path, name: &str) -> Result<()> {
 /// The shipped binary: optimised, stripped, and needing no library and no loader of the system it runs on.
 pub(crate) fn build() -> Result<PathBuf> {
     let args = shipped();
-    let binary = process::build_agent(&args.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let binary = process::build_agent(&args.iter().map(String::as_str).collect::<Vec<_>>(), None)?;
     let bytes = fs::read(&binary)?;
     if needs_loader(&bytes).with_context(|| format!("{} cannot be checked", binary.display()))? {
         bail!("{} is not static: it names a loader that the image does not have", binary.display());

@@ -69,15 +69,18 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 
 /// Builds the agent and becomes it.
 pub(crate) fn exec_agent(args: &[String]) -> Result<()> {
-    let agent = build_agent(&[])?;
+    let agent = build_agent(&[], None)?;
     let mut command = Command::new(&agent);
     command.args(["run", "--no-cluster"]).args(args);
     Err(command.exec()).with_context(|| format!("cannot start {}", agent.display()))
 }
 
-/// Builds the agent with these arguments of `cargo build` and says where it is.
-pub(crate) fn build_agent(args: &[&str]) -> Result<PathBuf> {
+/// Builds the agent with these arguments of `cargo build` and says where it is. Another eBPF object than the one checked in goes into it if given.
+pub(crate) fn build_agent(args: &[&str], ebpf: Option<&Path>) -> Result<PathBuf> {
     let mut build = cargo();
+    if let Some(object) = ebpf {
+        build.env("NODEWARD_EBPF_OBJECT", object);
+    }
     build.args(["build", "--package", "nodeward-agent", "--bin", "nodeward-agent", "--message-format=json-render-diagnostics"]).args(args);
     eprintln!("+ {}", words(&build));
     let output = build.stderr(Stdio::inherit()).output().context("cannot start cargo")?;

@@ -52,7 +52,10 @@ pub(crate) fn run(tiers: &[Tier], args: &[String]) -> Result<()> {
     let mut nextest = tool::nextest()?;
     nextest.args(["run", "--workspace", "--no-fail-fast", "--filterset"]).arg(filter(&tiers));
     if tiers.iter().any(|tier| *tier != Tier::Unit) {
-        nextest.env("NODEWARD_AGENT", process::build_agent(&[])?);
+        // The kernel tier loads what the sources give here. Where that is what is checked in, it is in the agent already.
+        let built = tiers.contains(&Tier::Kernel).then(build_ebpf::check_prebuilt).transpose()?;
+        let other = built.filter(|built| !built.is_the_same).map(|built| built.object);
+        nextest.env("NODEWARD_AGENT", process::build_agent(&[], other.as_deref())?);
     }
     if tiers.contains(&Tier::Kernel) {
         tool::packages(&[("mkfs.ext4", "e2fsprogs"), ("mkfs.xfs", "xfsprogs"), ("losetup", "mount"), ("fsfreeze", "util-linux")])
