@@ -1,5 +1,6 @@
 //! The agent's shell around [`agent_core`]: sources that watch the kernel, looks that confirm, exporters that tell, and the loop between.
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod export;
@@ -7,6 +8,8 @@ pub mod host;
 pub mod jitter;
 pub mod look;
 pub mod metrics;
+pub mod pipeline;
+pub mod run;
 pub mod source;
 pub mod state;
 pub mod syscall;

@@ -138,14 +138,15 @@ impl Exporters {
         })
     }
 
-    /// Writes what is left, for a few seconds at most, and ends all tasks.
-    pub async fn stop(mut self) {
+    /// Writes what is left, for a few seconds at most, and ends all tasks. Returns the transition times as they are then.
+    pub async fn stop(mut self) -> Stamps {
         self.stop.send_replace(true);
         let all = async { while self.tasks.join_next().await.is_some() {} };
         if time::timeout(LAST_WORDS, all).await.is_err() {
             log::warn!("the API server did not take everything within {LAST_WORDS:?}");
         }
         self.tasks.shutdown().await;
+        self.stamps()
     }
 
     fn export_to(&mut self, cluster: Cluster) {
