@@ -289,7 +289,11 @@ impl Writer {
         // Not its status subresource: our rights do not cover reading that.
         let node = match self.answered(time::timeout(REQUEST_TIMEOUT, api.get(&self.shared.node)).await).await {
             Written::Accepted(node) => node,
-            Written::Failed(why) => return Err(why),
+            Written::Failed(why) => {
+                // The write that could not even begin.
+                self.shared.metrics.api_writes.with_label_values(&["node", "failed"]).inc();
+                return Err(why);
+            }
             Written::Refused(why) => {
                 log::warn!("Node {} cannot be read, transition times begin anew: {why}", self.shared.node);
                 return Ok(());

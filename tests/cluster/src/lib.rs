@@ -1,8 +1,11 @@
 //! What the tests of the cluster and whole tiers share: a real API server with its etcd, and a node of it.
 
 pub mod authority;
+pub mod caller;
 pub mod cluster;
+pub mod deployed;
 pub mod disk;
+pub mod exporting;
 pub mod node;
 
 use std::path::PathBuf;
