@@ -9,6 +9,7 @@ pub mod jitter;
 pub mod look;
 pub mod metrics;
 pub mod pipeline;
+pub mod replay;
 pub mod run;
 pub mod source;
 pub mod state;
