@@ -2,6 +2,7 @@
 
 mod check;
 mod config;
+mod replay;
 mod uninstall;
 mod watch;
 
@@ -46,6 +47,11 @@ enum Command {
     ///
     /// Shows every signal of the kernel that the agent recognises, and what became of it. Nothing is written to a cluster.
     Watch(CheckArgs),
+    /// Read a saved kernel log and say what it would have made the agent do
+    ///
+    /// Takes the output of dmesg, of journalctl -k (short or -o json), or raw /dev/kmsg records; the format is recognised. A log line is a
+    /// hint: it makes the agent look at the present state, so the answer is what it would look at, and what that could lead to.
+    Replay(ReplayArgs),
     /// Work with configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -139,6 +145,7 @@ impl Cli {
             }
             Command::Check(args) => check::check(args.config.settings()?, args.output).await,
             Command::Watch(args) => watch::watch(args.config.settings()?, args.output).await,
+            Command::Replay(args) => replay::replay(&args.file, args.output),
             Command::Config(ConfigCommand::Check { file }) => config::check(&file),
             Command::Uninstall(args) => match args.cluster(&Settings::default())? {
                 Some(cluster) => uninstall::uninstall(cluster).await,
@@ -152,7 +159,7 @@ impl Cli {
     pub fn log_level(&self) -> &'static str {
         match self.command {
             Command::Run(_) => "info",
-            Command::Check(_) | Command::Watch(_) | Command::Config(_) | Command::Uninstall(_) => "error",
+            Command::Check(_) | Command::Watch(_) | Command::Replay(_) | Command::Config(_) | Command::Uninstall(_) => "error",
         }
     }
 }
@@ -177,6 +184,15 @@ fn say(text: &str) -> anyhow::Result<()> {
 struct CheckArgs {
     #[command(flatten)]
     config: ConfigArg,
+    /// How the output looks
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+struct ReplayArgs {
+    /// The saved log; - for standard input
+    file: PathBuf,
     /// How the output looks
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
