@@ -1,7 +1,9 @@
 //! Real lines of many kernels, each through the same path as a live record: raw bytes, glance, grammar, recognition.
 
+mod sim;
+
 use agent_core::{
-    Detection,
+    Detection, Memory,
     log::{LogRecord, Recognised, could_matter, recognise},
 };
 
@@ -95,4 +97,28 @@ fn every_line_of_the_corpus_gives_what_it_must() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(recognised >= 60 && silent >= 140, "the fixture has shrunk: {recognised} recognised, {silent} silent");
+}
+
+#[test]
+fn no_line_that_means_nothing_makes_anything_happen() {
+    let mut node = sim::Node { shows_looks: true, ..sim::Node::default() };
+    node.start(Memory::default());
+    for row in rows().iter().filter(|row| row.expected == "none") {
+        let facilities: &[u32] = if row.category == "benign_userspace_write" { &[1, 3] } else { &[0] };
+        for facility in facilities {
+            node.record(node.now, &raw(row, *facility));
+            assert_eq!(node.lines, Vec::<String>::new(), "{}", row.id);
+        }
+    }
+}
+
+#[test]
+fn every_line_that_means_something_is_told_or_makes_the_agent_look() {
+    for row in rows().iter().filter(|row| Detection::ALL.iter().any(|detection| detection.as_str() == row.expected)) {
+        let mut node = sim::Node { shows_looks: true, ..sim::Node::default() };
+        node.start(Memory::default());
+        node.record(node.now, &raw(row, 0));
+        let happened = node.lines.iter().any(|line| line.contains(" event Warning ") || line.contains(" look task "));
+        assert!(happened, "{}: {:?}", row.id, node.lines);
+    }
 }

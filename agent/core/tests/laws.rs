@@ -163,8 +163,8 @@ impl Player {
 
 fn passing(effect: &Effect) -> Option<&Event> {
     match effect {
-        Effect::Event(event) if event.condition.is_none() => Some(event),
-        _ => None,
+        Effect::Event(event) => event.condition.is_none().then_some(event),
+        Effect::Condition(_) | Effect::Count { .. } | Effect::Stall { .. } | Effect::VolumeFault { .. } | Effect::Look(_) => None,
     }
 }
 
@@ -200,8 +200,8 @@ fn incident() -> impl Strategy<Value = Vec<Step>> {
     (what, any::<bool>(), 2..900_u64, 25_000..60_000_u64).prop_map(|((state, trace, log), trace_first, gap, before)| {
         let (one, other) = if trace_first { (trace, log) } else { (log, trace) };
         let step = |after_ms, what: String| Step { after_ms, what };
-        // The state is there for two looks before, so that what was before it is over.
-        vec![step(0, state), step(before, one), step(gap, other)]
+        // What is so has been so for two looks when it is reported, and stays so until what was reported before has been looked at.
+        vec![step(2000, state), step(before, one), step(gap, other)]
     })
 }
 
@@ -297,11 +297,14 @@ proptest! {
     #[test]
     fn a_restart_while_nothing_changes_keeps_every_transition_time(history in history()) {
         let mut player = Player::new(started());
-        for step in &history {
+        // Of a filesystem that refused writes and then gave no answer, a restart knows only that. Beside another one whose probe fails, the
+        // condition turns from True to Unknown then: the one case in which a restart shows.
+        for step in history.iter().filter(|step| !step.what.ends_with("failed 24")) {
             player.play(step);
         }
         hand_over(&mut player.node, &[]);
         // The kernel reports whatever still hangs.
+        player.wait(Duration::from_secs(11));
         for pid in 100..108 {
             command::run(&mut player.node, &format!("trace hung {pid} app"));
         }

@@ -57,6 +57,9 @@ impl Deadlock {
         }
         let mut news = world.news(at, signal.sequence);
         if let Some(suspect) = self.suspects.get_mut(pid).filter(|suspect| !suspect.is_hearsay || news == News::Known) {
+            if news != News::Known {
+                suspect.repeated(at);
+            }
             if suspect.news == News::Known {
                 report.incidents.is_new(&key(*pid), signal.source, at, Repeats::Same);
             } else {
@@ -66,7 +69,8 @@ impl Deadlock {
             }
             return;
         }
-        if news != News::Known {
+        let is_hearsay = news == News::Known;
+        if !is_hearsay {
             if report.incidents.is_new(&key(*pid), signal.source, at, Repeats::Same) {
                 // It is not told before the look: a restart must not take it for told.
                 report.incidents.forget(&key(*pid));
@@ -75,6 +79,7 @@ impl Deadlock {
             }
         }
         let mut suspect = Suspect::reported(at, signal, comm.clone(), news);
+        suspect.is_hearsay = is_hearsay;
         if let Some(hearsay) = self.suspects.get_mut(pid) {
             hearsay.becomes(suspect);
             return;

@@ -37,6 +37,8 @@ pub(super) struct Suspect {
     pub(super) is_hearsay: bool,
     /// The node cannot live without it, as far as is known.
     pub(super) is_critical: bool,
+    /// The kernel has reported it again since the last look.
+    pub(super) is_repeated: bool,
     /// When to look next; nothing while a look is under way.
     pub(super) look_at: Option<BootTime>,
     /// Why the last look could not tell.
@@ -77,7 +79,8 @@ impl Suspect {
             news,
             sequence: signal.sequence,
             by: vec![signal.source],
-            is_hearsay: news == News::Known,
+            is_hearsay: false,
+            is_repeated: false,
             is_critical: true,
             look_at: None,
             unreadable: None,
@@ -95,12 +98,18 @@ impl Suspect {
             sequence: None,
             by: Vec::new(),
             is_hearsay: false,
+            is_repeated: false,
             is_critical: task.is_critical,
             // It is looked at in the first turn.
             look_at: Some(BootTime::ZERO),
             unreadable: None,
             seen,
         }
+    }
+
+    /// The kernel reports it once more. The other source's report of the same hang is no repetition.
+    pub(super) fn repeated(&mut self, at: BootTime) {
+        self.is_repeated |= at.since(self.reported) > STALE;
     }
 
     /// The kernel reports anew what was hearsay: it is looked at as soon as that look may be made.
@@ -132,6 +141,7 @@ impl Suspect {
     pub(super) fn found(&mut self, task: Task, now: BootTime) -> Turn {
         self.unreadable = None;
         self.look_at = Some(now + LOOK_AGAIN);
+        let is_repeated = std::mem::take(&mut self.is_repeated);
         if task.state != 'D' {
             return Turn::Over;
         }
@@ -145,6 +155,11 @@ impl Suspect {
             }
             Seen::Asleep(before) if is_same(sleeper(before)) => self.hangs(task),
             Seen::Before(before) if is_same(*before) => self.hangs(task),
+            // It ran in between, and hangs again.
+            Seen::Hung(_) | Seen::Asleep(_) | Seen::Before(_) if is_repeated => {
+                self.seen = Seen::Hung(Box::new(task));
+                Turn::Same
+            }
             Seen::Hung(_) | Seen::Asleep(_) | Seen::Before(_) => Turn::Over,
             Seen::Not if now.since(self.reported) <= STALE => self.hangs(task),
             Seen::Not => {

@@ -118,11 +118,18 @@ impl Node {
 
     /// A line of the kernel, as the shell would read it from the kernel log.
     pub(crate) fn log_line(&mut self, at: BootTime, sequence: u64, text: &str) {
-        let raw = format!("3,{sequence},{},-;{text}\n", at.since_boot().as_micros());
-        if !could_matter(raw.as_bytes()) {
+        self.record(at, format!("3,{sequence},{},-;{text}\n", at.since_boot().as_micros()).as_bytes());
+    }
+
+    /// A raw record of the kernel log.
+    pub(crate) fn record(&mut self, at: BootTime, raw: &[u8]) {
+        if !could_matter(raw) {
             return;
         }
-        let record = LogRecord::parse(raw.as_bytes()).expect("a record as the kernel writes it");
+        let record = LogRecord::parse(raw).expect("a record as the kernel writes it");
+        if record.facility != 0 {
+            return;
+        }
         match recognise(&record.text) {
             None => {}
             Some(Recognised::OomContext(context)) => self.observe_at(at, Fact::OomContext(context)),
