@@ -10,9 +10,10 @@ use anyhow::{Context, Result};
 
 use crate::{process::output, undo::Undo};
 
-/// Undone from the top: thawed, so that nothing hangs on it; unmounted; its device and files removed.
+/// Undone from the top: thawed, so that nothing hangs on it; unmounted; its device and files removed. `mountpoint` would not do: it asks the
+/// filesystem, and one that was shut down does not answer.
 const REMOVE: &str = "
-    if mountpoint -q \"$0\"; then fsfreeze --unfreeze \"$0\"; umount \"$0\" || exit 1; fi
+    if grep -qF \" $0 \" /proc/self/mountinfo; then fsfreeze --unfreeze \"$0\"; umount \"$0\" || exit 1; fi
     if losetup \"$1\"; then losetup --detach \"$1\" || exit 1; fi
     rm -rf \"$2\"";
 

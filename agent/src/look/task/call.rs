@@ -50,6 +50,8 @@ pub(super) fn file_argument(syscall: &[u8]) -> Option<FileArgument> {
         Shape::Descriptor(i) => Some(FileArgument::Descriptor(descriptor(i)?)),
         Shape::Path(i) => path(From::WorkingDirectory, argument(i)?),
         Shape::PathAt(directory, i) if is_working_directory(argument(directory)?) => path(From::WorkingDirectory, argument(i)?),
+        // Without a path the directory is the file itself (futimens).
+        Shape::PathAt(file, i) if argument(i) == Some(0) => Some(FileArgument::Descriptor(descriptor(file)?)),
         Shape::PathAt(directory, i) => path(From::Descriptor(descriptor(directory)?), argument(i)?),
     }
 }
@@ -140,6 +142,7 @@ mod tests {
         assert_eq!(told(libc::SYS_mkdirat, [5, 0x7f00, 0]), path(From::Descriptor(5)));
         assert_eq!(told(libc::SYS_truncate, [0x7f00, 0, 0]), path(From::WorkingDirectory));
         assert_eq!(told(libc::SYS_openat, [0xffff_ff9c, 0, 0]), None);
+        assert_eq!(told(libc::SYS_utimensat, [5, 0, 0]), Some(FileArgument::Descriptor(5)));
     }
 
     #[test]

@@ -45,14 +45,12 @@ fn find(directory: &Directory, aside: &Apart) -> Option<Object> {
     let argument = call::file_argument(&directory.read("syscall").ok()?)?;
     let mounts = Mounts::parse(&directory.read("mountinfo").ok()?);
     match argument {
-        FileArgument::Descriptor(fd) => {
-            let id = filesystem::mount_id_in(&directory.read(&format!("fdinfo/{fd}")).ok()?)?;
-            Some(mounts.by_id(id).map_or(Object::NoFile, |line| Object::On(Box::new(line.clone()))))
-        }
-        FileArgument::Path { from, address } => {
-            let path = absolute(directory, from, &string_at(directory, aside, address)?)?;
-            Some(Object::On(Box::new(mounts.holding(directory, &path)?.clone())))
-        }
+        FileArgument::Descriptor(fd) => mounts.of_descriptor(directory, fd),
+        FileArgument::Path { from, address } => match (string_at(directory, aside, address)?, from) {
+            // AT_EMPTY_PATH.
+            (path, From::Descriptor(fd)) if path.as_os_str().is_empty() => mounts.of_descriptor(directory, fd),
+            (path, from) => Some(Object::On(Box::new(mounts.holding(directory, &absolute(directory, from, &path)?)?.clone()))),
+        },
     }
 }
 
@@ -71,6 +69,12 @@ impl Mounts {
 
     fn by_id(&self, id: u64) -> Option<&MountLine> {
         self.lines.iter().find(|line| line.mount.id == id)
+    }
+
+    /// What an open descriptor is of. `fdinfo` asks nothing of the file.
+    fn of_descriptor(&self, directory: &Directory, fd: u32) -> Option<Object> {
+        let id = filesystem::mount_id_in(&directory.read(&format!("fdinfo/{fd}")).ok()?)?;
+        Some(self.by_id(id).map_or(Object::NoFile, |line| Object::On(Box::new(line.clone()))))
     }
 
     /// The mount that holds a path, by its words alone; corrected by a walk through what the kernel has in its cache where that leads.
@@ -131,8 +135,7 @@ fn string_at(directory: &Directory, aside: &Apart, address: u64) -> Option<PathB
     };
     let bytes = aside.run_blocking(PATIENCE, read).ok()?.ok()?;
     let end = bytes.iter().position(|b| *b == 0)?;
-    let text = String::from_utf8(bytes.get(..end)?.to_vec()).ok()?;
-    (!text.is_empty()).then(|| text.into())
+    Some(String::from_utf8(bytes.get(..end)?.to_vec()).ok()?.into())
 }
 
 #[cfg(test)]
@@ -171,7 +174,7 @@ mod tests {
     fn a_string_is_read_from_the_memory_of_the_process() {
         let text = b"/some/path\0rest";
         assert_eq!(string_at(&own(), &aside(), text.as_ptr() as u64), Some("/some/path".into()));
-        assert_eq!(string_at(&own(), &aside(), c"".as_ptr() as u64), None);
+        assert_eq!(string_at(&own(), &aside(), c"".as_ptr() as u64), Some("".into()));
         assert_eq!(string_at(&own(), &aside(), 8), None);
     }
 
