@@ -101,7 +101,8 @@ fn every_line_of_the_corpus_gives_what_it_must() {
 
 #[test]
 fn no_line_that_means_nothing_makes_anything_happen() {
-    let mut node = sim::Node { shows_looks: true, ..sim::Node::default() };
+    let mut node = sim::Node::default();
+    node.shows_looks = true;
     node.start(Memory::default());
     for row in rows().iter().filter(|row| row.expected == "none") {
         let facilities: &[u32] = if row.category == "benign_userspace_write" { &[1, 3] } else { &[0] };
@@ -115,7 +116,8 @@ fn no_line_that_means_nothing_makes_anything_happen() {
 #[test]
 fn every_line_that_means_something_is_told_or_makes_the_agent_look() {
     for row in rows().iter().filter(|row| Detection::ALL.iter().any(|detection| detection.as_str() == row.expected)) {
-        let mut node = sim::Node { shows_looks: true, ..sim::Node::default() };
+        let mut node = sim::Node::default();
+        node.shows_looks = true;
         node.start(Memory::default());
         node.record(node.now, &raw(row, 0));
         let happened = node.lines.iter().any(|line| line.contains(" event Warning ") || line.contains(" look task "));
