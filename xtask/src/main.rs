@@ -34,6 +34,8 @@ enum Command {
         #[arg(last = true)]
         args: Vec<String>,
     },
+    /// Break a throw-away filesystem, show what the agent says, and mend it; as root. The README shows its output
+    Demo,
     /// Run the tests, all tiers unless told; sets up what a tier needs and fails if it cannot
     Test {
         /// Only this tier; may be given several times
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
 fn carry_out(command: Command) -> Result<()> {
     match command {
         Command::Run { args } => process::exec_agent(&args),
+        Command::Demo => process::demo(),
         Command::Test { tier, args } => test::run(&tier, &args),
         Command::Ci => test::run(&[], &[]),
         Command::Tidy => tidy::run(),

@@ -75,6 +75,11 @@ pub(crate) fn exec_agent(args: &[String]) -> Result<()> {
     Err(command.exec()).with_context(|| format!("cannot start {}", agent.display()))
 }
 
+/// Shows the agent with a real fault.
+pub(crate) fn demo() -> Result<()> {
+    run(cargo().args(["run", "--quiet", "--package", "tests-kernel", "--example", "demo"]).env("NODEWARD_AGENT", build_agent(&[], None)?))
+}
+
 /// Builds the agent with these arguments of `cargo build` and says where it is. Another eBPF object than the one checked in goes into it if given.
 pub(crate) fn build_agent(args: &[&str], ebpf: Option<&Path>) -> Result<PathBuf> {
     let mut build = cargo();
