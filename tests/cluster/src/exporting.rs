@@ -56,9 +56,7 @@ impl Exporting {
                     effects.into_iter().for_each(|effect| exporters.carry_out(effect));
                     exporters.turn_over();
                 }
-                let stamps = exporters.stamps();
-                exporters.stop().await;
-                Ok(stamps)
+                Ok(exporters.stop().await)
             })
         });
         Ok(Self { effects: Some(effects), thread: Some(thread), metrics })

@@ -1,5 +1,6 @@
 //! The cluster tier: the agent's exporters, and the agent itself, against a real API server and etcd, with the rights that `deploy/` gives.
 
+mod agent;
 mod conditions;
 mod conflict;
 mod outage;
