@@ -14,6 +14,9 @@ pub struct Memory {
     /// Tasks that hung when this was written.
     #[serde(default)]
     pub hung: Vec<HungTask>,
+    /// The kernel log reports no more hung tasks; the line that says so may be gone from its ring by the next start.
+    #[serde(default)]
+    pub hung_reports_suppressed: bool,
     /// Filesystems whose probe had no answer when this was written.
     #[serde(default)]
     pub stalled: Vec<StalledFilesystem>,

@@ -347,6 +347,7 @@ fn a_storm_of_distinct_tasks_and_devices_is_bounded() {
     let mut node = started();
     let count = 3_000_u32;
     let mut looks = 0;
+    let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
     for i in 0..count {
         command::run(&mut node, &format!("task {} D app unit:u{i}.service network", 1000 + i));
         for (detection, subject) in [
@@ -362,11 +363,23 @@ fn a_storm_of_distinct_tasks_and_devices_is_bounded() {
         }
         let now = node.now + Duration::from_micros(100);
         node.advance(now);
-        looks += node.effects.drain(..).filter(|(_, effect)| matches!(effect, Effect::Look(Look::Task { .. }))).count();
+        for (_, effect) in node.effects.drain(..) {
+            match effect {
+                Effect::Look(Look::Task { .. }) => looks += 1,
+                Effect::Count { reason, by } => *counted.entry(reason).or_default() += by,
+                Effect::Look(Look::Filesystem { .. })
+                | Effect::Condition(_)
+                | Effect::Event(_)
+                | Effect::Stall { .. }
+                | Effect::VolumeFault { .. } => {}
+            }
+        }
         node.lines.clear();
     }
     let memory = node.core.as_ref().map(|core| serde_json::to_string(core.memory()).unwrap()).unwrap();
     assert!(memory.len() < 128 * 1024, "{} bytes are remembered", memory.len());
+    let counted = |reason| counted.get(reason).copied().unwrap_or_default();
+    assert_eq!((counted("TaskHung"), counted("HungTaskNotLookedAt"), counted("Ext4Error")), (3000, 3000 - 512, 3000));
     assert!(looks <= 512, "{looks} looks in less than a second");
 }
 

@@ -31,6 +31,9 @@ const NAMED: usize = 3;
 /// The eBPF program that sees hung tasks.
 const HANG_PROGRAM: &str = "sched_process_hang";
 
+/// Counter of the tasks beyond them.
+const NOT_LOOKED_AT: &str = "HungTaskNotLookedAt";
+
 /// Reason of the Event that says that pids cannot be looked up.
 const OUT_OF_SIGHT: &str = "TasksOutOfSight";
 
@@ -47,13 +50,13 @@ pub(super) struct Deadlock {
 impl Deadlock {
     pub(super) fn remembered(memory: &Memory) -> Self {
         let suspects = memory.hung.iter().take(MOST).map(|task| (task.pid, Suspect::remembered(task)));
-        Self { suspects: suspects.collect(), ..Self::default() }
+        Self { suspects: suspects.collect(), is_log_silent: memory.hung_reports_suppressed, is_out_of_sight_told: false }
     }
 
     fn reported(&mut self, at: BootTime, signal: &Signal, world: &World, report: &mut Report) {
         let Subject::Task { pid, comm } = &signal.subject else { return };
-        if signal.source == Source::KernelLog {
-            self.is_log_silent = false;
+        if signal.source == Source::KernelLog && std::mem::take(&mut self.is_log_silent) {
+            report.remember();
         }
         let mut news = world.news(at, signal.sequence);
         if let Some(suspect) = self.suspects.get_mut(pid).filter(|suspect| !suspect.is_hearsay || news == News::Known) {
@@ -64,8 +67,9 @@ impl Deadlock {
                 report.incidents.is_new(&key(*pid), signal.source, at, Repeats::Same);
             } else {
                 suspect.news = suspect.news.max(news);
-                suspect.by.push(signal.source);
-                suspect.by.dedup();
+                if !suspect.by.contains(&signal.source) {
+                    suspect.by.push(signal.source);
+                }
             }
             return;
         }
@@ -85,7 +89,8 @@ impl Deadlock {
             return;
         }
         if self.suspects.len() >= MOST {
-            tell(&mut suspect, *pid, "too many are to be looked at this one", world, report);
+            report.count(NOT_LOOKED_AT);
+            tell(&mut suspect, *pid, "it is not looked at, since too many others are", world, report);
             return;
         }
         report.look(Look::Task { pid: *pid });
@@ -137,6 +142,7 @@ impl Deadlock {
 
     fn silenced(&mut self, at: BootTime, signal: &Signal, world: &World, report: &mut Report) {
         self.is_log_silent = true;
+        report.remember();
         let news = world.news(at, signal.sequence);
         if news == News::Known || !report.incidents.is_new(Detection::HungTaskReportsSuppressed.as_str(), signal.source, at, Repeats::Same)
         {
@@ -231,6 +237,7 @@ impl Monitor for Deadlock {
     }
 
     fn remember(&self, memory: &mut Memory) {
+        memory.hung_reports_suppressed = self.is_log_silent;
         memory.hung = self.suspects.iter().filter_map(|(pid, suspect)| suspect.to_remember(*pid)).collect();
     }
 
