@@ -87,10 +87,10 @@ fn wall_of(microseconds: u64) -> Time {
     moment.map_or(Time::Unknown, |moment| Time::Wall(moment.to_string()))
 }
 
-/// Short, precise, full and ISO forms, syslog's too; then the machine, who wrote it, and the text.
+/// Short, precise, full and ISO forms, syslog's too; then the machine, who wrote it, and the text. (`dmesg` has a comma in its ISO form.)
 static JOURNAL: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
-        r"^(?:([A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\dT[0-9:.,]+(?:Z|[+-]\d\d:?\d\d)?|",
+        r"^(?:([A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:?\d\d)?|",
         r"[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \S+) \S+ ([^\s:\[]+)(?:\[\d+\])?: |\[ *(\d+\.\d+)\] \S+ (kernel): )(.*)$"
     ))
 });
@@ -113,10 +113,11 @@ fn journal(line: &[u8]) -> Option<Entry> {
 /// `[   12.345678] text`, also with the time since the line before (`-d`) or the thread that wrote (`CONFIG_PRINTK_CALLER`).
 static STAMPED: LazyLock<Regex> = LazyLock::new(|| regex(r"^\[ *(\d+\.\d+)(?: <[ \d.]+>)?\](?:\[ *[TC]\d+\])? (.*)$"));
 
-/// `[Tue Dec  1 01:24:05 2026] text` (`-T`), `[Dec 1 01:24] text` and `[  +0.000012] text` (`-e`), `2026-12-01T01:24:05,123456+00:00 text`.
+/// `[Tue Dec  1 01:24:05 2026] text` (`-T`), `[Dec 1 01:24] text` and `[  +0.000012] text` (`-e`), `[<    0.000012>] text`,
+/// `2026-12-01T01:24:05,123456+00:00 text`.
 static DATED: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
-        r"^(?:\[((?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d(?::\d\d \d{4})?)\]|\[ *\+\d+\.\d+\]|",
+        r"^(?:\[((?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d(?::\d\d \d{4})?)\]|\[ *\+\d+\.\d+\]|\[< *\d+\.\d+>\]|",
         r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[,.]\d+[+-]\d\d:?\d\d)) (.*)$"
     ))
 });
@@ -141,7 +142,8 @@ fn dmesg(line: &[u8]) -> Option<Entry> {
 fn facility_of(captures: &Captures<'_>) -> Option<u32> {
     let group = |i: usize| std::str::from_utf8(captures.get(i)?.as_bytes()).ok();
     match (group(1), group(2)) {
-        (Some(priority), _) => Some(priority.parse::<u32>().ok()? >> 3),
+        // dmesg leaves the facility out: a small number may be anybody's.
+        (Some(priority), _) => priority.parse::<u32>().ok().map(|priority| priority >> 3).filter(|facility| *facility != 0),
         (None, Some("kern")) => Some(0),
         (None, Some(_)) => Some(NOT_THE_KERNEL),
         (None, None) => None,
@@ -186,13 +188,14 @@ mod tests {
             ("[   12.345678] a: b", boot(12_345_678), None),
             ("[12345.000001 <    0.000001>] a: b", boot(12_345_000_001), None),
             ("[    0.000000][    T0] a: b", boot(0), None),
-            ("<6>[   12.345678] a: b", boot(12_345_678), Some(0)),
+            ("<6>[   12.345678] a: b", boot(12_345_678), None),
             ("<30>[   12.345678] a: b", boot(12_345_678), Some(3)),
             ("kern  :info  : [   12.345678] a: b", boot(12_345_678), Some(0)),
             ("daemon:notice: [   12.345678] a: b", boot(12_345_678), Some(1)),
             ("[Tue Dec  1 01:24:05 2026] a: b", wall("Tue Dec  1 01:24:05 2026"), None),
             ("[Dec 1 01:24] a: b", wall("Dec 1 01:24"), None),
             ("[  +0.000012] a: b", Time::Unknown, None),
+            ("[<    0.000012>] a: b", Time::Unknown, None),
             ("2026-12-01T01:24:05,123456+00:00 a: b", wall("2026-12-01T01:24:05,123456+00:00"), None),
             ("kern  :err   : 2026-12-01T01:24:05,123456+00:00 a: b", wall("2026-12-01T01:24:05,123456+00:00"), Some(0)),
         ];
@@ -255,5 +258,6 @@ mod tests {
     #[test]
     fn kernel_text_that_looks_like_a_machines_name_stays_text() {
         assert_eq!(told("[    1.000000] usb 1-1: new device").unwrap().3, "usb 1-1: new device");
+        assert_eq!(told("2026-12-01T01:24:05,123456+00:00 usb 1-1: new device").unwrap().3, "usb 1-1: new device");
     }
 }

@@ -47,7 +47,7 @@ pub(super) async fn run(context: Context, cursor: Cursor) -> Run {
     let first = cursor.0.load(Ordering::Relaxed);
     let mut found = Vec::new();
     let mut caught_up = false;
-    context.up(Source::KernelLog, userspace_accepted(settings.accept_userspace)).await?;
+    context.up(Source::KernelLog, degraded(&context)).await?;
     loop {
         let stop = reader.read_batch(BATCH, &mut found).map_err(|e| Ending::broken(settings.device.display(), e))?;
         count(&context, reader.take_counts());
@@ -88,10 +88,13 @@ fn open(context: &Context, device: &Path) -> Result<File, Ending> {
     })
 }
 
-fn userspace_accepted(accepted: bool) -> Vec<String> {
-    let warning = "what processes write to the kernel log is taken for the kernel's word (kernelLog.acceptUserspace)";
-    accepted.then(|| warning.into()).into_iter().collect()
+fn degraded(context: &Context) -> Vec<String> {
+    let accepted = context.settings.kernel_log.accept_userspace.then_some(USERSPACE_ACCEPTED);
+    accepted.into_iter().chain(context.host.is_nested().then_some(NESTED)).map(String::from).collect()
 }
+
+const USERSPACE_ACCEPTED: &str = "what processes write to the kernel log is taken for the kernel's word (kernelLog.acceptUserspace)";
+const NESTED: &str = "this is a PID namespace of its own (no hostPID): tasks that the kernel names cannot be looked up";
 
 fn count(context: &Context, counts: Counts) {
     let label = [Source::KernelLog.as_str()];
