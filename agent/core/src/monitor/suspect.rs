@@ -16,8 +16,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A report older than this may be of a sleep that has ended since: one look does not tell.
 const STALE: Duration = Duration::from_secs(10);
 
-/// How long a task must have stayed asleep between two looks after a stale report.
-const CONFIRM: Duration = Duration::from_secs(5);
+/// How long a task must have stayed asleep between two looks after a stale report: longer than a slow disk takes, and short enough for the
+/// first announcement of a boot.
+const CONFIRM: Duration = Duration::from_secs(15);
 
 /// A reported task.
 #[derive(Debug)]
@@ -162,6 +163,8 @@ impl Suspect {
             }
             Seen::Hung(_) | Seen::Asleep(_) | Seen::Before(_) => Turn::Over,
             Seen::Not if now.since(self.reported) <= STALE => self.hangs(task),
+            // The pid has been given to another task since. (Kernel workers show more of their name in `/proc` than in the report.)
+            Seen::Not if !task.comm.starts_with(&self.comm) && !self.comm.starts_with(&task.comm) => Turn::Over,
             Seen::Not => {
                 self.seen = Seen::Asleep(Box::new(task));
                 self.look_at = Some(now + CONFIRM);
