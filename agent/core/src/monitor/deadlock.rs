@@ -110,7 +110,7 @@ impl Deadlock {
                     false
                 }
                 Turn::Over => {
-                    tell(suspect, pid, &format!("{}it runs again", owner(&task.owner)), world, report);
+                    tell(suspect, pid, "it does not hang any more", world, report);
                     true
                 }
             },
