@@ -21,7 +21,8 @@ impl Sysctl {
         let file = PathBuf::from("/proc/sys").join(name.replace('.', "/"));
         let before = fs::read_to_string(&file).with_context(|| format!("cannot read {name}"))?;
         let undo = Undo::by("echo \"$1\" > \"$0\"", &[file.as_os_str(), before.trim().as_ref()])?;
-        fs::write(&file, value).with_context(|| format!("cannot set {name} to {value}"))?;
+        // Some settings are not taken without the end of the line.
+        fs::write(&file, format!("{value}\n")).with_context(|| format!("cannot set {name} to {value}"))?;
         Ok(Self { _undo: undo })
     }
 }

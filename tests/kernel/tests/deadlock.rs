@@ -64,6 +64,7 @@ fn a_hung_task_that_is_not_critical_is_an_event_and_no_condition() {
     let other = Filesystem::new(Kind::Ext4).unwrap();
     let cgroup = Cgroup::new(hierarchies()[0], "nodeward-test-batch.service").unwrap();
     let _timeout = Sysctl::set("kernel.hung_task_timeout_secs", TIMEOUT).unwrap();
+    let _never_silent = Sysctl::set("kernel.hung_task_warnings", "-1").unwrap();
     let mut agent = Watch::over(node.mount_point(), "nodeward-test-nobody.service").unwrap().start().unwrap();
 
     let mut frozen = Frozen::new(&other).unwrap();

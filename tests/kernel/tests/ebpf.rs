@@ -54,8 +54,9 @@ fn without_the_right_to_use_ebpf_the_log_alone_tells() {
     let mut agent = watch.start_without(&["sys_admin", "bpf", "perfmon"]).unwrap();
     assert_eq!(agent.metrics().unwrap().value("nodeward_source_up{source=\"ebpf\"}"), 0.0);
     filesystem.break_ext4("nodeward test: the log alone").unwrap();
-    let broken = agent.wait_for("ReadonlyFilesystem", "True", PROMPT).unwrap();
-    assert!(broken.message.contains("nodeward test: the log alone"), "{}", broken.message);
+    agent.wait_for("ReadonlyFilesystem", "True", PROMPT).unwrap();
+    let event = agent.wait_for_event("Ext4Error", filesystem.mount_point().to_str().unwrap(), PROMPT).unwrap();
+    assert!(event.contains("nodeward test: the log alone"), "{event}");
 }
 
 #[test]
@@ -67,5 +68,5 @@ fn without_the_kernel_log_the_programs_alone_tell() {
     assert_eq!(agent.metrics().unwrap().value("nodeward_source_up{source=\"kmsg\"}"), 0.0);
     filesystem.break_ext4("nodeward test: the programs alone").unwrap();
     agent.wait_for("ReadonlyFilesystem", "True", PROMPT).unwrap();
-    agent.wait_for_event("Ext4Error", filesystem.device(), PROMPT).unwrap();
+    agent.wait_for_event("Ext4Error", filesystem.mount_point().to_str().unwrap(), PROMPT).unwrap();
 }

