@@ -15,7 +15,7 @@ use crate::{process::output, undo::Undo};
 const REMOVE: &str = "
     if grep -qF \" $0 \" /proc/self/mountinfo; then fsfreeze --unfreeze \"$0\"; umount \"$0\" || exit 1; fi
     if losetup \"$1\"; then losetup --detach \"$1\" || exit 1; fi
-    rm -rf \"$2\"";
+    rm -rf --one-file-system \"$2\"";
 
 /// Which kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,8 @@ const NON_BLOCKING: i32 = 0o4000;
 pub fn mark(text: &str) -> Result<u64> {
     let mut log = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open("/dev/kmsg").context("cannot read /dev/kmsg")?;
     log.seek(SeekFrom::End(0))?;
-    writer()?.write_all(text.as_bytes())?;
+    // Without the end of the line the record stays open, for more to be added, and cannot be read.
+    writer()?.write_all(format!("{text}\n").as_bytes())?;
     let mut record = [0; LONGEST];
     loop {
         match log.read(&mut record) {
@@ -47,7 +48,7 @@ pub fn mark(text: &str) -> Result<u64> {
 pub fn flood(records: u64, text: &str) -> Result<()> {
     let mut log = writer()?;
     for number in 0..records {
-        log.write_all(format!("{text} {number}").as_bytes())?;
+        log.write_all(format!("{text} {number}\n").as_bytes())?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Filesystems that turn read-only on the real kernel, and what the agent makes of each.
 
-use std::{fs, time::Duration};
+use std::{fs, process::Command, time::Duration};
 
 use tests_kernel::{
     agent::Watch,
@@ -68,8 +68,8 @@ fn an_administrators_remount_is_a_condition_that_says_so_and_ends_with_it() {
     let filesystem = Filesystem::new(Kind::Ext4).unwrap();
     let mut agent = Watch::over(filesystem.mount_point(), UNIT).unwrap().start().unwrap();
     filesystem.remount("ro").unwrap();
-    let remounted = agent.wait_for("ReadonlyFilesystem", "True", PROMPT).unwrap();
-    assert!(remounted.message.contains("remount by an administrator"), "{}", remounted.message);
+    agent.wait_for("ReadonlyFilesystem", "True", PROMPT).unwrap();
+    agent.wait_for_message("ReadonlyFilesystem", "remount by an administrator", PROMPT).unwrap();
 
     filesystem.remount("rw").unwrap();
     agent.wait_for("ReadonlyFilesystem", "False", CLEAR).unwrap();
@@ -112,11 +112,19 @@ fn a_fault_from_before_the_agents_start_is_found() {
 }
 
 #[test]
-fn a_test_filesystem_leaves_nothing_behind() {
-    let filesystem = Filesystem::new(Kind::Ext4).unwrap();
-    let (place, device) = (filesystem.mount_point().to_owned(), format!("/dev/{}", filesystem.device()));
-    assert!(place.is_dir());
-    drop(filesystem);
-    assert!(!place.exists());
-    output(std::process::Command::new("losetup").arg(device)).unwrap_err();
+fn a_test_filesystem_leaves_nothing_behind_however_broken_it_is() {
+    for break_it in [
+        (|_| Ok(())) as fn(&Filesystem) -> anyhow::Result<()>,
+        Filesystem::shut_down,
+        |filesystem| filesystem.break_ext4("nodeward test: nothing is left"),
+        |filesystem| output(Command::new("fsfreeze").arg("--freeze").arg(filesystem.mount_point())).map(drop),
+    ] {
+        let filesystem = Filesystem::new(Kind::Ext4).unwrap();
+        let (place, device) = (filesystem.mount_point().to_owned(), format!("/dev/{}", filesystem.device()));
+        assert!(place.is_dir());
+        break_it(&filesystem).unwrap();
+        drop(filesystem);
+        assert!(!place.exists());
+        output(Command::new("losetup").arg(device)).unwrap_err();
+    }
 }
