@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::Condition, time::BootTime};
+use crate::{condition::Condition, device::DeviceNumber, time::BootTime};
 
 /// What must survive a restart of the agent within one boot. The shell keeps it beside the boot id and drops it when that changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,9 +20,25 @@ pub struct Memory {
     /// Filesystems whose probe had no answer when this was written.
     #[serde(default)]
     pub stalled: Vec<StalledFilesystem>,
+    /// What the kernel said about filesystems that refused writes when this was written.
+    #[serde(default)]
+    pub kernel_words: Vec<KernelWords>,
     /// What only one of tracepoint and kernel log has reported yet.
     #[serde(default)]
     pub incidents: Vec<Incident>,
+}
+
+/// The kernel's words about a device, as they are remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelWords {
+    /// Name of the device.
+    pub name: Option<String>,
+    /// Its number.
+    pub number: Option<DeviceNumber>,
+    /// When they were said.
+    pub at: BootTime,
+    /// The words.
+    pub text: String,
 }
 
 /// A task that hung, as it is remembered.

@@ -15,13 +15,13 @@ use crate::{
     detection::Detection,
     device::Device,
     effect::{Effect, Look, Severity, Stall},
-    memory::{Memory, StalledFilesystem},
+    memory::{KernelWords, Memory, StalledFilesystem},
     mount::SuperState,
     observation::{Fact, FilesystemLook, Observation, Signal, Source, SourceState, Subject},
     report::Report,
     time::BootTime,
     tracker::Verdict,
-    world::World,
+    world::{NodeMount, World},
 };
 
 /// How many filesystems a message names, and how many paths of each.
@@ -54,11 +54,20 @@ struct Words {
     at: BootTime,
     source: Source,
     text: String,
+    /// By the last run of the agent.
+    is_remembered: bool,
 }
 
 impl Filesystems {
     pub(super) fn remembered(memory: &Memory) -> Self {
-        Self { stalled_before: memory.stalled.clone(), ..Self::default() }
+        let words = memory.kernel_words.iter().map(|words| Words {
+            device: Device { name: words.name.clone(), number: words.number },
+            at: words.at,
+            source: Source::KernelLog,
+            text: words.text.clone(),
+            is_remembered: true,
+        });
+        Self { stalled_before: memory.stalled.clone(), words: words.collect(), ..Self::default() }
     }
 
     fn mounts_changed(&mut self, world: &World, report: &mut Report) {
@@ -113,8 +122,9 @@ impl Filesystems {
     /// Keeps what the kernel says of a device: the first words of an incident, those of the log rather than of a tracepoint. While the
     /// filesystem is ill they stay, so that the message does not change with each repetition.
     fn hear(&mut self, at: BootTime, signal: &Signal, device: &Device, world: &World) {
-        let new = Words { device: device.clone(), at, source: signal.source, text: signal.detail.clone() };
+        let new = Words { device: device.clone(), at, source: signal.source, text: signal.detail.clone(), is_remembered: false };
         let known = world.canonical(device);
+        let is_ill = self.is_ill_on(device, world);
         let Some(old) = self.words.iter_mut().find(|words| world.canonical(&words.device) == known) else {
             if self.words.len() >= MOST_WORDS {
                 self.words.remove(0);
@@ -122,14 +132,20 @@ impl Filesystems {
             self.words.push(new);
             return;
         };
-        let is_ill = world
-            .node_mounts_on(device)
-            .any(|node| self.watched.get(&node.mount.id).is_some_and(|watched| matches!(watched.health, Health::Refuses { .. })));
+        // What the log says once more after a restart: it may be of another filesystem that had the device before.
+        if old.is_remembered && at < world.started {
+            return;
+        }
         let is_same = is_ill || at.since(old.at) <= ONE_INCIDENT;
         let is_better = old.source == Source::Ebpf && new.source == Source::KernelLog;
         if !is_same || is_better {
             *old = new;
         }
+    }
+
+    fn is_ill_on(&self, device: &Device, world: &World) -> bool {
+        let is_ill = |node: &NodeMount| self.watched.get(&node.mount.id).is_some_and(|w| matches!(w.health, Health::Refuses { .. }));
+        world.node_mounts_on(device).any(is_ill)
     }
 
     fn looked(&mut self, look: &FilesystemLook, world: &World, report: &mut Report) {
@@ -283,7 +299,26 @@ impl Monitor for Filesystems {
             Some(StalledFilesystem { mount_point: mount.mount_point.clone(), mount_id: mount.id, since })
         });
         memory.stalled = stalled.chain(self.stalled_before.iter().cloned()).collect();
+        // Until the first looks after a restart are in, what was remembered stays so.
+        let is_kept = |words: &&Words| {
+            let on = self.watched.values().filter(|w| is_about(words, w));
+            let mut on = on.peekable();
+            (words.is_remembered && on.peek().is_none()) || on.any(|w| matches!(w.health, Health::Refuses { .. } | Health::NotLooked))
+        };
+        let to_keep = |words: &Words| KernelWords {
+            name: words.device.name.clone(),
+            number: words.device.number,
+            at: words.at,
+            text: words.text.clone(),
+        };
+        memory.kernel_words = self.words.iter().filter(is_kept).map(to_keep).collect();
     }
+}
+
+fn is_about(words: &Words, watched: &Watched) -> bool {
+    let mount = &watched.node.mount;
+    words.device.number == Some(mount.device)
+        || (words.device.name.is_some() && words.device.name.as_deref() == mount.source.strip_prefix("/dev/"))
 }
 
 /// A probe has no answer yet.
