@@ -87,6 +87,30 @@ impl Detection {
         }
     }
 
+    /// Whether the kernel speaks of a filesystem, and not only of the device below.
+    #[must_use]
+    pub const fn is_of_filesystem(self) -> bool {
+        match self {
+            Self::Ext4Error
+            | Self::Ext4Warning
+            | Self::Ext4ReadOnly
+            | Self::Ext4Shutdown
+            | Self::JournalError
+            | Self::WritebackDataLoss
+            | Self::XfsShutdown
+            | Self::XfsCorruption => true,
+            Self::HungTask
+            | Self::HungTaskReportsSuppressed
+            | Self::BlockIoError
+            | Self::BufferIoError
+            | Self::ScsiFault
+            | Self::RaidDegraded
+            | Self::OomKill
+            | Self::RcuStall
+            | Self::KernelPanic => false,
+        }
+    }
+
     /// The reason that Events and `problem_counter` carry: node-problem-detector's where it has one.
     #[must_use]
     pub const fn reason(self) -> &'static str {

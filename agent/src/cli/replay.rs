@@ -71,39 +71,17 @@ struct Meaning {
 
 impl Meaning {
     fn of(detection: Detection, subject: &Subject, memory_of: Option<&OomContext>) -> Self {
-        let on_device = |confirmed| match subject {
-            Subject::Device(device) => (Some(format!("the filesystem on {device}")), Some(confirmed)),
-            Subject::Machine | Subject::Task { .. } => (None, None),
-        };
-        let read_only = (ConditionType::ReadonlyFilesystem, "if it is the node's and refuses writes");
-        let (look, confirmed) = match (detection, subject) {
-            (Detection::HungTask, Subject::Task { pid, .. }) => {
+        let is_of_disk = detection.is_of_filesystem() || matches!(detection, Detection::BlockIoError | Detection::BufferIoError);
+        let (look, confirmed) = match subject {
+            Subject::Task { pid, .. } if detection == Detection::HungTask => {
                 let confirmed = (ConditionType::KernelDeadlock, "if it still hangs and the node depends on it, or many hang");
                 (Some(format!("task {pid}")), Some(confirmed))
             }
-            (
-                Detection::Ext4Error
-                | Detection::Ext4Warning
-                | Detection::Ext4ReadOnly
-                | Detection::Ext4Shutdown
-                | Detection::JournalError
-                | Detection::WritebackDataLoss
-                | Detection::XfsShutdown
-                | Detection::XfsCorruption
-                | Detection::BlockIoError
-                | Detection::BufferIoError,
-                _,
-            ) => on_device(read_only),
-            (
-                Detection::HungTask
-                | Detection::HungTaskReportsSuppressed
-                | Detection::ScsiFault
-                | Detection::RaidDegraded
-                | Detection::OomKill
-                | Detection::RcuStall
-                | Detection::KernelPanic,
-                _,
-            ) => (None, None),
+            Subject::Device(device) if is_of_disk => {
+                let confirmed = (ConditionType::ReadonlyFilesystem, "if it is the node's and refuses writes");
+                (Some(format!("the filesystem on {device}")), Some(confirmed))
+            }
+            Subject::Machine | Subject::Task { .. } | Subject::Device(_) => (None, None),
         };
         let (subject, pid) = match subject {
             Subject::Machine => (String::new(), None),

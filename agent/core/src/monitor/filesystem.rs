@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     condition::ConditionType,
-    detection::Detection,
     device::Device,
     effect::{Effect, Look, Severity, Stall},
     memory::{KernelWords, Memory, StalledFilesystem},
@@ -103,7 +102,7 @@ impl Filesystems {
 
     fn hinted(&mut self, at: BootTime, signal: &Signal, world: &World, report: &mut Report) {
         let Subject::Device(device) = &signal.subject else { return };
-        if says_of_filesystem(signal.detection) {
+        if signal.detection.is_of_filesystem() {
             self.hear(at, signal, device, world);
         }
         // The first look at each filesystem is younger than this hint.
@@ -338,29 +337,6 @@ fn blocked(watched: &mut Watched, took: Duration, world: &World, report: &mut Re
                 report.event(since, Severity::Warning, STALLED, message, world.now);
             }
         }
-    }
-}
-
-/// Whether the kernel speaks of the filesystem, and not only of the device below.
-const fn says_of_filesystem(detection: Detection) -> bool {
-    match detection {
-        Detection::Ext4Error
-        | Detection::Ext4Warning
-        | Detection::Ext4ReadOnly
-        | Detection::Ext4Shutdown
-        | Detection::JournalError
-        | Detection::WritebackDataLoss
-        | Detection::XfsShutdown
-        | Detection::XfsCorruption => true,
-        Detection::HungTask
-        | Detection::HungTaskReportsSuppressed
-        | Detection::BlockIoError
-        | Detection::BufferIoError
-        | Detection::ScsiFault
-        | Detection::RaidDegraded
-        | Detection::OomKill
-        | Detection::RcuStall
-        | Detection::KernelPanic => false,
     }
 }
 
