@@ -143,10 +143,13 @@ impl Agent {
         })
     }
 
-    /// How often it has said so far that a condition has this status.
+    /// How often a condition has turned to this status so far. One that only says something else is no turn.
     #[must_use]
     pub fn times(&self, condition: &str, status: &str) -> usize {
-        self.lines("condition").iter().filter(|line| line["type"] == condition && line["status"] == status).count()
+        let lines = self.lines("condition");
+        let mut said: Vec<_> = lines.iter().filter(|line| line["type"] == condition).map(|line| &line["status"]).collect();
+        said.dedup();
+        said.into_iter().filter(|said| *said == status).count()
     }
 
     /// The messages of all Events of a reason so far.

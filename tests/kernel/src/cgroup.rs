@@ -16,6 +16,8 @@ pub enum Hierarchy {
     Unified,
     /// systemd's own of cgroup 1.
     Systemd,
+    /// Whichever limits memory.
+    Memory,
 }
 
 /// A group. It is gone when this is dropped.
@@ -37,6 +39,16 @@ impl Cgroup {
         Ok(Self { directory, _undo: undo })
     }
 
+    /// Lets the group have so much memory and no more: who wants more is killed.
+    ///
+    /// # Errors
+    /// If it is not in a hierarchy that limits memory.
+    pub fn limit_memory(&self, bytes: u64) -> Result<()> {
+        let old = self.directory.join("memory.limit_in_bytes");
+        let file = if old.exists() { old } else { self.directory.join("memory.max") };
+        fs::write(&file, bytes.to_string()).with_context(|| format!("cannot write {}", file.display()))
+    }
+
     /// Where a process writes its own pid to get into it.
     #[must_use]
     pub fn entrance(&self) -> PathBuf {
@@ -54,12 +66,20 @@ fn top(hierarchy: Hierarchy) -> Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").context("cannot read the mount table")?;
     let is_it = |fs_type: &str, options: &str| match hierarchy {
         Hierarchy::Unified => fs_type == "cgroup2",
-        Hierarchy::Systemd => fs_type == "cgroup" && options.split(',').any(|option| option == "name=systemd"),
+        Hierarchy::Systemd => is_of_cgroup_1(fs_type, options, "name=systemd"),
+        Hierarchy::Memory => is_of_cgroup_1(fs_type, options, "memory"),
     };
     let found = mounts.lines().find_map(|line| {
         let mut words = line.split(' ').skip(1);
         let (place, fs_type, options) = (words.next()?, words.next()?, words.next()?);
         is_it(fs_type, options).then(|| Path::new(place).to_owned())
     });
-    found.with_context(|| format!("this machine has no {hierarchy:?} hierarchy of control groups"))
+    match (found, hierarchy) {
+        (None, Hierarchy::Memory) => top(Hierarchy::Unified),
+        (found, _) => found.with_context(|| format!("this machine has no {hierarchy:?} hierarchy of control groups")),
+    }
+}
+
+fn is_of_cgroup_1(fs_type: &str, options: &str, controller: &str) -> bool {
+    fs_type == "cgroup" && options.split(',').any(|option| option == controller)
 }

@@ -4,11 +4,15 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
 
-use crate::{process::output, undo::Undo};
+use crate::{process::output, undo::Undo, wait};
+
+/// How long somebody may have a file open.
+const BUSY: Duration = Duration::from_secs(10);
 
 /// Undone from the top: thawed, so that nothing hangs on it; unmounted; its device and files removed. `mountpoint` would not do: it asks the
 /// filesystem, and one that was shut down does not answer.
@@ -95,7 +99,7 @@ impl Filesystem {
     /// # Errors
     /// If it is busy.
     pub fn unmount(&self) -> Result<()> {
-        run(Command::new("umount").arg(&self.mount_point))
+        patiently("to unmount", Command::new("umount").arg(&self.mount_point))
     }
 
     /// Mounts it with other options, as an administrator does: `ro`.
@@ -103,7 +107,7 @@ impl Filesystem {
     /// # Errors
     /// If the kernel refuses.
     pub fn remount(&self, options: &str) -> Result<()> {
-        run(Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.mount_point))
+        patiently("to remount", Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.mount_point))
     }
 
     /// Makes ext4 report an error of itself, which turns it read-only.
@@ -139,6 +143,11 @@ impl Filesystem {
             Kind::Xfs => Ok(()),
         }
     }
+}
+
+/// A probe of the agent makes it busy for some milliseconds.
+fn patiently(what: &str, command: &mut Command) -> Result<()> {
+    wait::until(what, BUSY, || run(command))
 }
 
 fn run(command: &mut Command) -> Result<()> {

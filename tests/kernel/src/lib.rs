@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod cgroup;
+pub mod disk;
 pub mod filesystem;
 pub mod frozen;
 pub mod kernel_log;

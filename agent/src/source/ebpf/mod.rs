@@ -97,6 +97,8 @@ async fn drain(context: &Context, loaded: &mut Loaded) -> Result<(), Ending> {
                     && let Subject::Device(device) = &mut signal.subject
                 {
                     context.host.complete(device);
+                    // Unlike a line of the log, a record does not say this for people.
+                    signal.detail = format!("{device}: {}", signal.detail);
                 }
                 context.send(observation).await?;
             }
