@@ -8,6 +8,7 @@ pub mod patch;
 mod stamps;
 pub mod stdout;
 mod tally;
+mod warm;
 mod watch;
 
 use std::{
@@ -175,9 +176,12 @@ impl Exporters {
                 seen: seen_by_writer,
                 stop: stop.clone(),
             };
+            // In this order: a condition that changed goes out before the Event that tells of it.
             tokio::join!(
+                biased;
                 writer.run(),
                 watch::run(Arc::clone(&shared), clients.clone(), seen, stop.clone()),
+                warm::run(Arc::clone(&shared), clients.clone(), stop.clone()),
                 event::run(shared, clients, stop),
             );
         });
