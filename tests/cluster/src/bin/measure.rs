@@ -226,7 +226,8 @@ fn field(file: &Path, name: &str) -> Result<u64> {
 fn flood() -> Result<()> {
     const LIMIT: &str = "/proc/sys/kernel/printk_devkmsg";
     let limit = fs::read_to_string(LIMIT)?;
-    fs::write(LIMIT, "on")?;
+    // The kernel wants the line's end too.
+    fs::write(LIMIT, "on\n")?;
     let written = (|| {
         let mut log = OpenOptions::new().write(true).open("/dev/kmsg")?;
         for number in 0..FLOOD {
@@ -236,7 +237,7 @@ fn flood() -> Result<()> {
         }
         Ok(())
     })();
-    fs::write(LIMIT, limit.trim())?;
+    fs::write(LIMIT, limit)?;
     written
 }
 
