@@ -345,11 +345,13 @@ fn look_at(watched: &Watched) -> Look {
     Look::Filesystem { mount_point: mount.mount_point.clone(), mount_id: mount.id }
 }
 
-/// `sda1 (8:1) on /var, which holds /var, /var/log`.
+/// `sda1 (8:1) on /var (holds /var/log)`.
 fn named(watched: &Watched, world: &World) -> String {
     let mount = &watched.node.mount;
     let device = world.mounts().and_then(|table| table.device_name(mount)).unwrap_or(&mount.source);
-    format!("{device} ({}) on {}, which holds {}", mount.device, mount.mount_point, watched.node.paths.join(", "))
+    let others: Vec<_> = watched.node.paths.iter().filter(|path| **path != mount.mount_point).map(String::as_str).collect();
+    let holds = if others.is_empty() { String::new() } else { format!(" (holds {})", others.join(", ")) };
+    format!("{device} ({}) on {}{holds}", mount.device, mount.mount_point)
 }
 
 fn list(mut told: Vec<String>) -> String {
