@@ -44,12 +44,12 @@ impl Disk {
         self.device.trim_start_matches("/dev/")
     }
 
-    /// Reads where it is broken.
+    /// Tries so many blocks where it is broken; each is an error of its own, and none of them is ours.
     ///
     /// # Errors
-    /// That of the disk.
-    pub fn read(&self) -> Result<()> {
-        let from = format!("if={}", self.device);
-        output(Command::new("dd").args([&from, "of=/dev/null", "bs=4096", "skip=100", "count=1", "iflag=direct"])).map(drop)
+    /// If `dd` gives up.
+    pub fn try_to_read(&self, blocks: u32) -> Result<()> {
+        let (from, count) = (format!("if={}", self.device), format!("count={blocks}"));
+        output(Command::new("dd").args([&from, &count, "of=/dev/null", "bs=4096", "skip=100", "iflag=direct", "conv=noerror"])).map(drop)
     }
 }

@@ -10,7 +10,10 @@ use tests_kernel::{
     cgroup::{Cgroup, Hierarchy},
     disk::Disk,
     filesystem::{Filesystem, Kind},
+    metrics::Reading,
 };
+
+const PROMPT: Duration = Duration::from_secs(1);
 
 /// The log's word and the tracepoint's are waited for up to a second.
 const TOLD: Duration = Duration::from_secs(10);
@@ -49,9 +52,33 @@ fn a_disk_that_cannot_be_read_is_an_event_that_names_it_and_no_condition() {
     let node = Filesystem::new(Kind::Ext4).unwrap();
     let disk = Disk::new().unwrap();
     let mut agents = agents(&node).unwrap();
-    disk.read().unwrap_err();
+    disk.try_to_read(1).unwrap();
     for agent in &mut agents {
         agent.wait_for_event("IOError", disk.name(), TOLD).unwrap();
         assert_eq!(agent.times("ReadonlyFilesystem", "True"), 0);
     }
+}
+
+#[test]
+fn a_storm_of_one_disk_is_held_back_and_counted_and_hides_no_other() {
+    const STORM: u32 = 2000;
+    let node = Filesystem::new(Kind::Ext4).unwrap();
+    let disk = Disk::new().unwrap();
+    // With the log there would be as many lines again.
+    let [_, mut agent] = agents(&node).unwrap();
+    let accounted = |metrics: &Reading| {
+        let read = metrics.value("nodeward_source_records_total{source=\"ebpf\"}");
+        (read, read + metrics.value("nodeward_ebpf_records_held_back_total"))
+    };
+    let (_, before) = accounted(&agent.metrics().unwrap());
+    disk.try_to_read(STORM).unwrap();
+    node.break_ext4("nodeward test: in a storm").unwrap();
+    agent.wait_for("ReadonlyFilesystem", "True", PROMPT).unwrap();
+    agent.wait_for_event("IOError", disk.name(), TOLD).unwrap();
+    let all = before + f64::from(STORM) + 1.0;
+    let metrics = agent.wait_for_metrics("every error to be read or held back", TOLD, |metrics| accounted(metrics).1 >= all).unwrap();
+    let (read, _) = accounted(&metrics);
+    assert!(read < f64::from(STORM) / 2.0, "{read} of {STORM} came through");
+    // Nobody wants to be told two thousand times.
+    assert!(agent.events("IOError").len() < 50, "{}", agent.events("IOError").len());
 }
