@@ -17,6 +17,18 @@ pub enum ConditionType {
     StorageFault,
 }
 
+/// Reasons with which conditions are `True`.
+pub mod reason {
+    /// A task that the node cannot live without hangs.
+    pub const CRITICAL_TASK_HUNG: &str = "CriticalTaskHung";
+    /// So many hang that the node is deadlocked, whoever they are.
+    pub const MANY_TASKS_HUNG: &str = "ManyTasksHung";
+    /// Node-problem-detector's.
+    pub const FILESYSTEM_IS_READ_ONLY: &str = "FilesystemIsReadOnly";
+    /// A filesystem of the node has not answered for minutes.
+    pub const STORAGE_DOES_NOT_RESPOND: &str = "StorageDoesNotRespond";
+}
+
 impl ConditionType {
     /// All of them, in the order in which they are shown.
     pub const ALL: [Self; 3] = [Self::KernelDeadlock, Self::ReadonlyFilesystem, Self::StorageFault];
@@ -28,6 +40,16 @@ impl ConditionType {
             Self::KernelDeadlock => "KernelDeadlock",
             Self::ReadonlyFilesystem => "ReadonlyFilesystem",
             Self::StorageFault => "StorageFault",
+        }
+    }
+
+    /// Every reason with which it can be `True`.
+    #[must_use]
+    pub const fn problems(self) -> &'static [&'static str] {
+        match self {
+            Self::KernelDeadlock => &[reason::CRITICAL_TASK_HUNG, reason::MANY_TASKS_HUNG],
+            Self::ReadonlyFilesystem => &[reason::FILESYSTEM_IS_READ_ONLY],
+            Self::StorageFault => &[reason::STORAGE_DOES_NOT_RESPOND],
         }
     }
 

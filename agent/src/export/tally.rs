@@ -42,6 +42,10 @@ impl Tally {
     /// `Unknown` counts as 0, and a type has one series at 1 at the most.
     fn condition(&mut self, condition: &Condition) {
         let kind = condition.kind.as_str();
+        // They are there from the first look on. A type that is not looked at has none: 0 would be a finding.
+        for reason in condition.kind.problems() {
+            let _at_least_zero = self.metrics.problem_gauge.with_label_values(&[kind, *reason]);
+        }
         if let Some(before) = self.raised.remove(&condition.kind) {
             self.metrics.problem_gauge.with_label_values(&[kind, before.as_str()]).set(0);
         }
@@ -74,6 +78,10 @@ mod tests {
                 since: BootTime::ZERO,
             }));
         };
+        become_(Status::False, "Fine");
+        let text = prometheus::TextEncoder::new().encode_to_string(&metrics.registry.gather()).unwrap();
+        assert!(text.contains("problem_gauge{reason=\"CriticalTaskHung\",type=\"KernelDeadlock\"} 0"), "{text}");
+        assert!(!text.contains("StorageFault"), "{text}");
         become_(Status::True, "A");
         assert_eq!((gauge("A"), gauge("B")), (1, 0));
         become_(Status::True, "B");

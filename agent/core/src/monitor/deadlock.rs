@@ -9,7 +9,7 @@ use super::{
     suspect::{Suspect, Turn},
 };
 use crate::{
-    condition::ConditionType,
+    condition::{ConditionType, reason},
     detection::Detection,
     effect::{Look, Severity},
     incident::Repeats,
@@ -177,14 +177,14 @@ impl Deadlock {
         let critical: Vec<_> = self.hung().filter_map(|(suspect, task)| Some((suspect, task, why_critical(task, world)?))).collect();
         if let Some(from) = critical.iter().map(|(suspect, ..)| suspect.reported).min() {
             let tasks = critical.iter().map(|(suspect, task, why)| (*suspect, *task, Some(why.as_str()))).collect();
-            return Verdict::Bad { reason: "CriticalTaskHung", message: name(tasks), from };
+            return Verdict::Bad { reason: reason::CRITICAL_TASK_HUNG, message: name(tasks), from };
         }
         if are_many(self.hung().map(|(_, task)| task), world) {
             let mut reported: Vec<_> = self.hung().map(|(suspect, _)| suspect.reported).collect();
             reported.sort_unstable();
             let from = reported.get(world.config.many_hung.saturating_sub(1)).copied().unwrap_or(world.now);
             let tasks = self.hung().map(|(suspect, task)| (suspect, task, None)).collect();
-            return Verdict::Bad { reason: "ManyTasksHung", message: name(tasks), from };
+            return Verdict::Bad { reason: reason::MANY_TASKS_HUNG, message: name(tasks), from };
         }
         if self.suspects.values().any(Suspect::is_open) || !world.has_caught_up(Source::KernelLog) {
             return Verdict::Pending;

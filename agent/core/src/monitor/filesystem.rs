@@ -11,7 +11,7 @@ use super::{
     watched::{Answer, Blocked, Health, Watched, errno},
 };
 use crate::{
-    condition::ConditionType,
+    condition::{ConditionType, reason},
     device::Device,
     effect::{Effect, Look, Severity, Stall},
     memory::{KernelWords, Memory, StalledFilesystem},
@@ -204,7 +204,7 @@ impl Filesystems {
                 let why = self.why_ill(watched, world).map(|why| format!("; {why}")).unwrap_or_default();
                 format!("{} refuses writes: {}{why}", named(watched, world), errno(*refusal))
             });
-            return Verdict::Bad { reason: "FilesystemIsReadOnly", message: list(told.collect()), from };
+            return Verdict::Bad { reason: reason::FILESYSTEM_IS_READ_ONLY, message: list(told.collect()), from };
         }
         if let Some(why) = self.why_blind(world) {
             return Verdict::Blind { why };
@@ -227,7 +227,7 @@ impl Filesystems {
         let stalled: Vec<_> = self.watched.values().filter_map(|w| Some((w, w.blocked.filter(|b| b.is_fault)?))).collect();
         if let Some(from) = stalled.iter().map(|(_, blocked)| blocked.since + after).min() {
             let told = stalled.iter().map(|(watched, _)| format!("{} does not answer a write", named(watched, world)));
-            return Verdict::Bad { reason: "StorageDoesNotRespond", message: list(told.collect()), from };
+            return Verdict::Bad { reason: reason::STORAGE_DOES_NOT_RESPOND, message: list(told.collect()), from };
         }
         if let Some(why) = self.why_blind(world) {
             return Verdict::Blind { why };
