@@ -74,13 +74,11 @@ pub async fn run(settings: Settings, cluster: Option<Cluster>, format: Format) -
             _ = interrupt.recv() => break,
             turn = pipeline.turn() => turn,
         };
-        let is_news = !turn.effects.is_empty();
-        for effect in turn.effects {
-            exporters.carry_out(effect);
-        }
-        if is_news {
-            // Remembered before it is told: after a crash nothing is told twice.
+        if !turn.effects.is_empty() {
+            // Remembered before it is told: after a crash nothing is told twice, and nothing told is forgotten.
+            exporters.note(&turn.effects);
             remember(store.as_ref(), &boot_id, &pipeline, &exporters);
+            turn.effects.into_iter().for_each(|effect| exporters.carry_out(effect));
             exporters.turn_over();
         }
         seen.send_replace(Health { turn: Clock.now(), blind: blindness(&pipeline) });

@@ -102,6 +102,15 @@ impl Exporters {
         exporters
     }
 
+    /// Learns of a turn's conditions before they are told, so that [`Exporters::stamps`] has their times: what is told must be remembered first.
+    pub fn note(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            if let Effect::Condition(condition) = effect {
+                self.conditions.insert(condition.kind, condition.clone());
+            }
+        }
+    }
+
     /// Carries an effect out, or sees to it that it will be. Never waits.
     pub fn carry_out(&mut self, effect: Effect) {
         self.tally.note(&effect);
