@@ -27,6 +27,9 @@ const REMEMBERED: usize = 64;
 /// Events of cluster-scoped objects live here: `kubectl describe node` looks nowhere else.
 const NAMESPACE: &str = "default";
 
+/// Longest name of an object.
+const LONGEST_NAME: usize = 253;
+
 /// The component that our Events name.
 const COMPONENT: &str = "nodeward-agent";
 
@@ -62,6 +65,14 @@ impl Queue {
     }
 }
 
+/// What makes two Events the same. A Node that was created anew is another one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    uid: String,
+    reason: String,
+    message: String,
+}
+
 /// An Event that stands on the API server.
 struct Known {
     name: String,
@@ -72,7 +83,7 @@ struct Known {
 /// Writes Events until told to stop, then what is left as far as the time allows.
 pub(super) async fn run(shared: Arc<Shared>, client: watch::Receiver<Client>, mut stop: watch::Receiver<bool>) {
     let mut uid = shared.uid.subscribe();
-    let mut known: BTreeMap<(String, String), Known> = BTreeMap::new();
+    let mut known: BTreeMap<Key, Known> = BTreeMap::new();
     let mut serial = 0u64;
     let mut retry = RETRY;
     loop {
@@ -113,11 +124,11 @@ async fn write(
     client: &watch::Receiver<Client>,
     dated: &Dated,
     uid: &str,
-    known: &mut BTreeMap<(String, String), Known>,
+    known: &mut BTreeMap<Key, Known>,
     serial: u64,
 ) -> Result<(), Failure> {
     let api: Api<ApiEvent> = Api::namespaced(client.borrow().clone(), NAMESPACE);
-    let key = (dated.event.reason.clone(), dated.event.message.clone());
+    let key = Key { uid: uid.to_owned(), reason: dated.event.reason.clone(), message: dated.event.message.clone() };
     if let Some(one) = known.get_mut(&key) {
         let body = json!({ "count": one.count.saturating_add(1), "lastTimestamp": patch::time(dated.at) });
         let params = PatchParams { field_manager: Some(COMPONENT.into()), ..PatchParams::default() };
@@ -134,7 +145,7 @@ async fn write(
             Err(passing) => return Err(passing),
         }
     }
-    let name = format!("{}.{:x}", shared.node, dated.at.as_nanosecond().unsigned_abs() + u128::from(serial));
+    let name = name(&shared.node, dated.at, serial);
     let event: ApiEvent = serde_json::from_value(object(shared, dated, uid, &name)).map_err(|e| Failure::Final(e.to_string()))?;
     let params = PostParams { field_manager: Some(COMPONENT.into()), ..PostParams::default() };
     match time::timeout(REQUEST_TIMEOUT, api.create(&params, &event)).await {
@@ -167,6 +178,13 @@ fn answered<T>(shared: &Shared, answer: Result<Result<T, kube::Error>, time::err
     result
 }
 
+/// Unique, and a name that Kubernetes takes: at most 253 characters, like the Node's own (RFC 1123).
+fn name(node: &str, at: Timestamp, serial: u64) -> String {
+    let unique = format!("{:x}", at.as_nanosecond().unsigned_abs() + u128::from(serial));
+    let node: String = node.chars().take(LONGEST_NAME - 1 - unique.len()).collect();
+    format!("{}.{unique}", node.trim_end_matches(['-', '.']))
+}
+
 /// A core/v1 Event on the Node. Its `apiVersion` and real UID are what makes `kubectl events --for` find it.
 fn object(shared: &Shared, dated: &Dated, uid: &str, name: &str) -> Value {
     let at = patch::time(dated.at);
@@ -196,6 +214,15 @@ mod tests {
     fn dated(n: usize) -> Dated {
         let event = Event { at: BootTime::ZERO, severity: Severity::Warning, reason: "R".into(), message: n.to_string(), condition: None };
         Dated { event, at: Timestamp::UNIX_EPOCH }
+    }
+
+    #[test]
+    fn the_longest_node_name_still_makes_an_event_name() {
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        assert_eq!(name("node-1.example", at, 2), "node-1.example.18fae27693b40002");
+        let long = name(&"n".repeat(253), at, 0);
+        assert_eq!((long.len(), &long[long.len() - 18..]), (253, "n.18fae27693b40000"));
+        assert_eq!(name(&format!("{}{}", "n".repeat(235), "-".repeat(18)), at, 0), format!("{}.18fae27693b40000", "n".repeat(235)));
     }
 
     #[test]

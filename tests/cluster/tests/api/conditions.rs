@@ -162,6 +162,8 @@ fn a_node_created_anew_gets_everything() {
     let (cluster, exporting) = well().unwrap();
     exporting.turn(vec![readonly(Status::True, FAULT)]).unwrap();
     let first = wait_for(&cluster, "a", "ReadonlyFilesystem", "True", FAULT, SOON).unwrap();
+    exporting.turn(vec![event("OOMKilling", "told before")]).unwrap();
+    wait_for_events(&cluster, &first, "OOMKilling", 1, SOON).unwrap();
     deployed::delete_node(&cluster, "a").unwrap();
     // What is told meanwhile is about the Node that comes.
     exporting.turn(vec![event("OOMKilling", "told between")]).unwrap();
@@ -173,10 +175,11 @@ fn a_node_created_anew_gets_everything() {
         let [was, is] = [&first, &second].map(|node| standing(node, kind));
         assert_eq!((&was["status"], &was["lastTransitionTime"]), (&is["status"], &is["lastTransitionTime"]), "{kind}");
     }
-    exporting.turn(vec![event("OOMKilling", "told after")]).unwrap();
+    // The same words as before: about another Node they are another Event.
+    exporting.turn(vec![event("OOMKilling", "told before")]).unwrap();
     wait::until("the Event about the new Node", SOON, || {
         let events = cluster.get(&["events", "--namespace", "default"])?;
-        let is_it = |e: &Value| e["message"] == "told after" && e["involvedObject"]["uid"] == second["metadata"]["uid"];
+        let is_it = |e: &Value| e["message"] == "told before" && e["involvedObject"]["uid"] == second["metadata"]["uid"];
         anyhow::ensure!(events["items"].as_array().is_some_and(|all| all.iter().any(is_it)), "{events}");
         Ok::<_, anyhow::Error>(())
     })
