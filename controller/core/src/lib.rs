@@ -18,13 +18,30 @@ macro_rules! mutant {
     }};
 }
 
+mod assess;
 pub mod effect;
+mod episode;
+mod etcd;
+mod family;
+mod fleet;
+mod gate;
 pub mod hold;
 #[cfg(feature = "mutants")]
 pub mod mutant;
+mod pause;
+mod permit;
 pub mod policy;
+mod power;
 pub mod process;
 pub mod provider;
 pub mod state;
+mod step;
 pub mod time;
 pub mod view;
+
+pub use assess::REMEDIATE;
+pub use episode::{MESSAGE, RETRY};
+pub use fleet::{Summary, Surroundings};
+pub use gate::RESUME;
+pub use pause::{PAUSED, SKIP_REMEDIATION};
+pub use step::{plan, step, summarize};

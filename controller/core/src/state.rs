@@ -195,6 +195,9 @@ pub struct RemediationStatus {
     /// Power calls of this episode.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
+    /// Since when the present episode runs: from the first confirmation to the end of the cool-down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub episode_since: Option<Time>,
     /// Beginnings of the episodes of the last day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub episodes: Vec<Time>,
@@ -222,9 +225,9 @@ pub struct RemediationStatus {
     /// Since when the machine is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Time>,
-    /// When it last was unpaused: windows begin anew.
+    /// When windows last began anew: after a pause, or because the Node registered anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unpaused_at: Option<Time>,
+    pub windows_restarted_at: Option<Time>,
     /// Since when something looks like a misspelt pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_suspect_since: Option<Time>,
@@ -350,6 +353,9 @@ pub struct Family {
     pub effective_since: Time,
     /// From when it counts as not good, whatever the status.
     pub not_good_since: Time,
+    /// When its window had held; gone once it is good, or its window began anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub triggered_at: Option<Time>,
     /// Transitions between good and bad of the last half hour; the last one ended in the present state. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<Time>,

@@ -60,11 +60,7 @@ impl fmt::Display for Time {
         // humantime refuses years after 9999.
         let shown = Duration::from_millis(self.0.min(253_402_300_799_000));
         let at = SystemTime::UNIX_EPOCH + shown;
-        if self.0.is_multiple_of(1000) {
-            humantime::format_rfc3339_seconds(at).fmt(f)
-        } else {
-            humantime::format_rfc3339_millis(at).fmt(f)
-        }
+        if self.0.is_multiple_of(1000) { humantime::format_rfc3339_seconds(at).fmt(f) } else { humantime::format_rfc3339_millis(at).fmt(f) }
     }
 }
 
