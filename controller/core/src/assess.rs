@@ -94,15 +94,17 @@ pub(crate) fn assess<'a>(pool: &'a PoolView, member: &'a Member, now: Time) -> A
         NodeLook::Missing => startup(&mut a, boot_until, now),
         NodeLook::Present(node) => present(&mut a, &mut status, pool, node, boot_until, now),
     }
-    if a.cause.is_none() && gone(&status, member) {
+    if a.cause.is_some_and(|cause| cause != Cause::NodeDeleted) && gone(&status, member) {
         a.cause = Some(Cause::InstanceGone);
     }
-    match (policy.integration, obeys(policy.integration, &status, member)) {
-        (Integration::StandAlone, true) => a.cause = a.cause.or(Some(Cause::Annotation)),
-        (Integration::StandAlone, false) => {}
-        (Integration::Delegated, true) => a.cause = a.cause.or(Some(Cause::HealthCheck)),
-        // Nobody called us.
-        (Integration::Delegated, false) => a.cause = None,
+    match policy.integration {
+        Integration::StandAlone if member.machine.annotations.contains_key(REMEDIATE) && asks(&status) => {
+            a.cause = a.cause.or(Some(Cause::Annotation));
+        }
+        Integration::StandAlone => {}
+        Integration::Delegated if member.remediation.as_ref().is_none_or(|r| r.deleting) => a.cause = None,
+        Integration::Delegated if asks(&status) => a.cause = a.cause.or(Some(Cause::HealthCheck)),
+        Integration::Delegated => {}
     }
     if a.cause.is_some() {
         // What a person or a health check says is bad stays so until a boot proves otherwise.
@@ -110,7 +112,8 @@ pub(crate) fn assess<'a>(pool: &'a PoolView, member: &'a Member, now: Time) -> A
         a.good &= matches!(a.cause, Some(Cause::Annotation | Cause::HealthCheck));
     }
     count(&mut a, &status);
-    let worth = before || a.cause.is_some() || a.suspect || a.alert.is_some();
+    let bad = status.families.iter().any(|f| f.state == FamilyState::Bad);
+    let worth = before || a.cause.is_some() || a.suspect || bad;
     a.status = worth.then_some(status);
     a
 }
@@ -291,7 +294,7 @@ fn present(a: &mut Assessed<'_>, status: &mut RemediationStatus, pool: &PoolView
     let silent_node = |f: &Family| f.name == READY && f.status == Status::Unknown && f.state == FamilyState::Bad;
     if !mutant!(LeaseIgnored)
         && lease_fresh(node, now)
-        && tracked.iter().any(silent_node)
+        && a.cause == Some(Cause::Condition)
         && tracked.iter().filter(|f| f.triggered_at.is_some()).all(silent_node)
     {
         a.holds.push(Hold::new(Reason::ObserverBroken, "the silent node renews its Lease"));
@@ -342,15 +345,9 @@ fn gone(status: &RemediationStatus, member: &Member) -> bool {
     }
 }
 
-/// Somebody else says that the machine is to be remediated. What recovered is not asked again until the mark is gone.
-fn obeys(integration: Integration, status: &RemediationStatus, member: &Member) -> bool {
-    if matches!(status.phase, Phase::Stabilizing | Phase::Succeeded) {
-        return false;
-    }
-    match integration {
-        Integration::StandAlone => member.machine.annotations.contains_key(REMEDIATE),
-        Integration::Delegated => member.remediation.as_ref().is_some_and(|r| !r.deleting),
-    }
+/// Whether a mark that asks for a remediation is obeyed. What recovered is not asked again until the cool-down is over.
+fn asks(status: &RemediationStatus) -> bool {
+    !matches!(status.phase, Phase::Stabilizing | Phase::Succeeded)
 }
 
 /// Whether it counts, and as what.

@@ -45,7 +45,7 @@ pub enum Effect {
         /// Name of the Machine.
         machine: String,
     },
-    /// Ask the provider whether an earlier intent was carried out, and how it went.
+    /// Ask the provider whether an earlier intent was carried out, and follow what it began until that ended.
     AskEvidence {
         /// Name of the Machine.
         machine: String,

@@ -14,7 +14,7 @@ use crate::{
     power::{self, Turn},
     process::Evidence,
     provider::ProviderKind,
-    state::{Cause, Decision, Extension, Need, Outcome, Phase, RemediationStatus, set_condition},
+    state::{Cause, Decision, Extension, FamilyState, Need, Outcome, Phase, RemediationStatus, set_condition},
     time::Time,
     view::{InstanceLook, Machine},
 };
@@ -149,7 +149,7 @@ fn suspect(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
         }
         return;
     }
-    if s.status.phase == Phase::Suspect && s.status.families.iter().any(|f| f.state == crate::state::FamilyState::Bad) {
+    if s.status.phase == Phase::Suspect && s.status.families.iter().any(|f| f.state == FamilyState::Bad) {
         // Bad, but only in a way of which a person will be told.
         return;
     }
@@ -159,7 +159,8 @@ fn suspect(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
         return;
     }
     if s.status.phase == Phase::Suspect {
-        s.to(now, Phase::Healthy, "good again, before its window was over");
+        let silent = s.status.families.iter().any(|f| f.state == FamilyState::Silent);
+        s.to(now, Phase::Healthy, if silent { "says nothing that counts any more" } else { "good again, before its window was over" });
     }
     let flapped = s.status.families.iter().flat_map(|f| f.transitions.last()).max().copied();
     let kept = flapped.map(|at| at + FLAP_SPAN).max(s.status.episodes.last().map(|at| *at + DAY));
@@ -169,7 +170,7 @@ fn suspect(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
     }
 }
 
-fn because(cause: Cause, a: &Assessed<'_>) -> String {
+pub(crate) fn because(cause: Cause, a: &Assessed<'_>) -> String {
     match cause {
         Cause::Condition => {
             let bad = a.status.iter().flat_map(|s| &s.families).filter(|f| f.triggered_at.is_some());
@@ -350,7 +351,7 @@ fn waiting(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
 
 fn stabilizing(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
     let (now, policy) = (scene.now, &scene.pool.policy.spec);
-    if a.cause.is_some() {
+    if relapsed(a) {
         s.status.stable_since = None;
         s.to(now, Phase::Gated, "bad again for its window");
         return;
@@ -370,6 +371,11 @@ fn stabilizing(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
     s.to(now, Phase::Succeeded, "good for the stability time");
 }
 
+/// Something is confirmed that is more than the mark by which the episode began.
+fn relapsed(a: &Assessed<'_>) -> bool {
+    a.cause.is_some_and(|cause| !matches!(cause, Cause::Annotation | Cause::HealthCheck))
+}
+
 fn succeeded(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
     let now = scene.now;
     if a.member.machine.annotations.contains_key(crate::assess::REMEDIATE)
@@ -378,7 +384,7 @@ fn succeeded(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
     {
         s.effects.push(Effect::RemoveRemediateAnnotation { machine: a.member.machine.name.clone(), precondition: of(&a.member.machine) });
     }
-    if a.cause.is_some() {
+    if relapsed(a) {
         s.to(now, Phase::Gated, "bad again within the cool-down");
         return;
     }
@@ -547,7 +553,16 @@ fn finish(scene: Scene<'_>, a: &Assessed<'_>, persisted: &RemediationStatus, s: 
         s.status.blocked_by.clone_from(&s.holds);
     }
     let existed = a.member.remediation.is_some();
-    if s.status.phase != persisted.phase || !existed {
+    if !existed && s.status.last_decision.is_none() {
+        let bad = s.status.families.iter().filter(|f| f.state == FamilyState::Bad);
+        let mut why = bad.map(|f| format!("{}={} ({})", f.name, f.status.as_str(), f.reason)).collect::<Vec<_>>().join(", ");
+        if why.is_empty() && s.status.node_missing_since.is_some() {
+            why = "its Node object is missing".to_owned();
+        }
+        s.status.last_decision = Some(Decision { at: scene.now, why });
+    }
+    let moved = s.status.phase != persisted.phase || !existed;
+    if moved {
         let why = s.status.last_decision.as_ref().map(|d| d.why.clone()).unwrap_or_default();
         let phase = s.status.phase;
         tell(a, s, NoticeKind::PhaseChanged(phase), why);
@@ -557,7 +572,12 @@ fn finish(scene: Scene<'_>, a: &Assessed<'_>, persisted: &RemediationStatus, s: 
     if old != new {
         let text = s.status.blocked_by.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let fresh = new.difference(&old).next().or_else(|| new.iter().next()).copied();
-        tell(a, s, fresh.map_or(NoticeKind::Released, NoticeKind::Held), text);
+        match fresh {
+            Some(reason) => tell(a, s, NoticeKind::Held(reason), text),
+            // A change of phase says it already.
+            None if moved => {}
+            None => tell(a, s, NoticeKind::Released, text),
+        }
     }
 }
 

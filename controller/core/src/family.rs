@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    policy::{Action, Policy, READY, Status, Trigger},
+    policy::{Action, Policy, READY, Status},
     state::{Family, FamilyState},
     time::Time,
     view::{Node, NodeCondition},
@@ -42,7 +42,7 @@ const OF_OUR_AGENT: [&str; 10] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word<'a> {
     /// A listed bad status.
-    Bad(&'a Trigger, &'a NodeCondition),
+    Bad(&'a NodeCondition),
     /// The good one.
     Good(&'a NodeCondition),
     /// Nothing that counts.
@@ -101,18 +101,17 @@ pub(crate) fn written_at(condition: &NodeCondition, node_clock: Option<i64>) -> 
 pub(crate) fn word<'a>(policy: &'a Policy, kind: &'a str, node: &'a Node, dating: Dating) -> Word<'a> {
     let Some(condition) = node.condition(kind) else {
         if mutant!(AbsentIsBad)
-            && let Some(trigger) = policy.triggers_of(kind).next()
             && let Some(any) = node.conditions.first()
         {
-            return Word::Bad(trigger, any);
+            return Word::Bad(any);
         }
         return Word::Silent(Silence::Absent);
     };
     if let Some(silence) = silence(condition, node, dating) {
         return Word::Silent(silence);
     }
-    if let Some(trigger) = policy.triggers_of(kind).find(|t| t.status == condition.status) {
-        return Word::Bad(trigger, condition);
+    if policy.triggers_of(kind).any(|t| t.status == condition.status) {
+        return Word::Bad(condition);
     }
     // The good status is the one that is neither Unknown nor listed; True for Ready, whatever is listed.
     let good = if kind == READY { condition.status == Status::True } else { condition.status != Status::Unknown };
@@ -159,7 +158,7 @@ pub(crate) fn track(kind: &str, old: Option<&Family>, word: Word<'_>, dating: Da
             }
             next
         }),
-        Word::Bad(_, condition) => {
+        Word::Bad(condition) => {
             let relapse = old.is_none_or(Family::was_good);
             // Good was seen until the look before this one at the latest; what the writer says of the time before does not count.
             let last_good_at = old.and_then(|f| if f.was_good() { Some(now) } else { f.last_good_at });

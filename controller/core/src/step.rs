@@ -145,11 +145,11 @@ fn towards(scene: Scene<'_>, turns: &mut [Turn<'_>], decision: &mut Decision) {
                 power::intend(scene, turn.a, &mut turn.step.status);
                 settle(turn, scene.now, "a reboot was decided");
             } else {
-                let cause = turn.step.status.cause;
+                let cause = turn.step.status.cause.map(|cause| episode::because(cause, turn.a)).unwrap_or_default();
                 turn.step.status.delete_intent = Some(DeleteIntent {
                     machine_uid: uid.clone(),
                     resource_version: turn.a.member.machine.resource_version.clone(),
-                    reason: format!("{cause:?}: {}", permit::pointless(scene, turn.a, &turn.step.status).unwrap_or("to be replaced")),
+                    reason: format!("{cause}; {}", permit::pointless(scene, turn.a, &turn.step.status).unwrap_or("to be replaced")),
                     at: scene.now,
                     asked_at: None,
                 });
