@@ -4,7 +4,7 @@ use controller_core::{
     policy::Policy,
     state::{PoolStatus, RemediationStatus},
 };
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray};
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
     group = "nodeward.dev",
     version = "v1alpha1",
     kind = "RemediationPolicy",
+    doc = "How the Machines of some pools are judged, and what may be done to them.",
     plural = "remediationpolicies",
     namespaced,
     category = "nodeward",
@@ -34,6 +35,7 @@ pub struct RemediationPolicySpec(pub Policy);
     group = "nodeward.dev",
     version = "v1alpha1",
     kind = "RemediationPool",
+    doc = "The gate of one pool of Machines, kept by nodeward-controller. Annotation nodeward.dev/resume=ID releases a latch.",
     namespaced,
     status = "PoolStatus",
     category = "nodeward",
@@ -70,6 +72,7 @@ pub struct RemediationPoolSpec {
     group = "nodeward.dev",
     version = "v1alpha1",
     kind = "NodeRemediation",
+    doc = "The remediation of the Machine of the same name, kept by nodeward-controller. Annotation nodeward.dev/retry starts one anew that needs a human.",
     namespaced,
     status = "RemediationStatus",
     shortname = "nrem",
@@ -93,6 +96,7 @@ pub struct NodeRemediationSpec {}
     group = "nodeward.dev",
     version = "v1alpha1",
     kind = "NodeRemediationTemplate",
+    doc = "What a MachineHealthCheck in delegated mode makes NodeRemediations of.",
     namespaced,
     category = "nodeward",
     label("cluster.x-k8s.io/v1beta2", "v1alpha1")
@@ -116,10 +120,51 @@ pub struct NodeRemediationTemplateResource {
 /// All definitions, with the name of the file each belongs into.
 #[must_use]
 pub fn definitions() -> [(&'static str, CustomResourceDefinition); 4] {
-    [
+    let all = [
         ("remediationpolicies.yaml", RemediationPolicy::crd()),
         ("remediationpools.yaml", RemediationPool::crd()),
         ("noderemediations.yaml", NodeRemediation::crd()),
         ("noderemediationtemplates.yaml", NodeRemediationTemplate::crd()),
-    ]
+    ];
+    all.map(|(name, mut definition)| {
+        let schemas = definition.spec.versions.iter_mut().filter_map(|v| v.schema.as_mut()?.open_api_v3_schema.as_mut());
+        schemas.for_each(known_formats);
+        (name, definition)
+    })
+}
+
+/// Without the formats that only Rust has: the API server warns of what it does not know.
+fn known_formats(schema: &mut JSONSchemaProps) {
+    schema.format = schema.format.take().filter(|format| !format.starts_with("uint"));
+    schema.properties.iter_mut().flat_map(|all| all.values_mut()).for_each(known_formats);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        known_formats(items);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Example {
+        pool: PoolStatus,
+        remediation: RemediationStatus,
+    }
+
+    #[test]
+    fn the_example_that_the_api_server_is_shown_has_every_field() {
+        let text = include_str!("../fixtures/status.json");
+        let example: Example = serde_json::from_str(text).unwrap();
+        let given: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_value(&example.pool).unwrap(), given["pool"]);
+        assert_eq!(serde_json::to_value(&example.remediation).unwrap(), given["remediation"]);
+        for (kind, name) in [("remediationpools.yaml", "pool"), ("noderemediations.yaml", "remediation")] {
+            let (_, definition) = definitions().into_iter().find(|(file, _)| *file == kind).unwrap();
+            let schema = definition.spec.versions[0].schema.clone().unwrap().open_api_v3_schema.unwrap();
+            let status = &schema.properties.unwrap()["status"];
+            let missing: Vec<_> = status.properties.iter().flat_map(|p| p.keys()).filter(|k| given[name].get(k.as_str()).is_none()).collect();
+            assert!(missing.is_empty(), "{name} lacks {missing:?}");
+        }
+    }
 }

@@ -273,7 +273,7 @@ impl JsonSchema for Amount {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": true,
             "pattern": "^(100|[1-9]?[0-9])%$", "minimum": 0, "maximum": 10_000
         })
     }
