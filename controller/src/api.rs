@@ -4,7 +4,9 @@ use controller_core::{
     policy::Policy,
     state::{PoolStatus, RemediationStatus},
 };
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -163,7 +165,8 @@ mod tests {
             let (_, definition) = definitions().into_iter().find(|(file, _)| *file == kind).unwrap();
             let schema = definition.spec.versions[0].schema.clone().unwrap().open_api_v3_schema.unwrap();
             let status = &schema.properties.unwrap()["status"];
-            let missing: Vec<_> = status.properties.iter().flat_map(|p| p.keys()).filter(|k| given[name].get(k.as_str()).is_none()).collect();
+            let missing: Vec<_> =
+                status.properties.iter().flat_map(|p| p.keys()).filter(|k| given[name].get(k.as_str()).is_none()).collect();
             assert!(missing.is_empty(), "{name} lacks {missing:?}");
         }
     }

@@ -186,6 +186,8 @@ pub struct PoolPlan {
     pub holds: Vec<Held>,
     /// When to look again even if nothing changes.
     pub next: Option<Time>,
+    /// How the pool stands, also if that is what is persisted already.
+    pub gate: PoolStatus,
 }
 
 /// A machine that is held back.
@@ -199,6 +201,10 @@ pub struct Held {
     pub intention: Intention,
     /// Why it is not.
     pub because: Vec<Hold>,
+    /// What led to where it stands.
+    pub why: String,
+    /// Until when that lasts, if nothing changes.
+    pub until: Option<Time>,
 }
 
 /// What would be done with a machine.

@@ -73,6 +73,7 @@ fn act(pool: &PoolView, members: &[Assessed<'_>], around: &Surroundings, process
         turns.push(Turn { a, before, step });
     }
     plan.holds = turns.iter().filter_map(Turn::held).collect();
+    plan.gate.clone_from(&gate.status);
     let mut decision = Decision { gate: gate.clone(), last: None };
     towards(scene, &mut turns, &mut decision);
     effects(pool, &turns, decision, delegated, &mut plan);
@@ -106,7 +107,9 @@ impl Turn<'_> {
         let s = &self.step;
         let machine = self.a.member.machine.name.clone();
         let shown = !s.holds.is_empty() || !matches!(s.status.phase, Phase::Healthy | Phase::Succeeded);
-        (shown && !s.drop).then(|| Held { machine, phase: s.status.phase, intention: s.intention, because: s.holds.clone() })
+        let why = s.status.last_decision.as_ref().map(|d| d.why.clone()).unwrap_or_default();
+        let held = || Held { machine, phase: s.status.phase, intention: s.intention, because: s.holds.clone(), why, until: s.due };
+        (shown && !s.drop).then(held)
     }
 }
 
