@@ -56,22 +56,19 @@ type PoolKey = (String, String, &'static str, String);
 impl World {
     /// Adds an object, or every item of a list.
     pub fn add(&mut self, value: Value) {
-        match value {
-            Value::Object(mut map) if map.get("items").is_some_and(Value::is_array) => {
-                let kind = map.get("kind").and_then(Value::as_str).and_then(|k| k.strip_suffix("List")).map(ToOwned::to_owned);
-                let Some(Value::Array(items)) = map.remove("items") else { return };
-                for mut item in items {
-                    // A list of one kind may leave the kind out of its items.
-                    if let (Some(kind), Some(object)) = (&kind, item.as_object_mut()) {
-                        object.entry("kind").or_insert_with(|| kind.clone().into());
-                    }
-                    self.add(item);
-                }
+        let mut object = Object(value);
+        if !object.0.get("items").is_some_and(Value::is_array) {
+            self.by_kind.entry(object.kind().to_owned()).or_default().push(object);
+            return;
+        }
+        let kind = object.kind().strip_suffix("List").unwrap_or_default().to_owned();
+        let Some(Value::Array(items)) = object.0.get_mut("items").map(Value::take) else { return };
+        for mut item in items {
+            // A list of one kind may leave the kind out of its items.
+            if let Some(map) = item.as_object_mut().filter(|_| !kind.is_empty()) {
+                map.entry("kind").or_insert_with(|| kind.clone().into());
             }
-            other => {
-                let object = Object(other);
-                self.by_kind.entry(object.kind().to_owned()).or_default().push(object);
-            }
+            self.add(item);
         }
     }
 

@@ -26,7 +26,7 @@ pub const REMEDIATE: &str = "cluster.x-k8s.io/remediate-machine";
 pub(crate) struct Assessed<'a> {
     pub member: &'a Member,
     /// What is to be persisted, with this observation in it; none: nothing is wrong and nothing was.
-    pub status: Option<RemediationStatus>,
+    pub status: Option<Box<RemediationStatus>>,
     /// Why it may be acted on: something is confirmed.
     pub cause: Option<Cause>,
     /// Something that is not confirmed, or of which only a person is told, is bad.
@@ -59,7 +59,7 @@ pub(crate) struct Assessed<'a> {
 pub(crate) fn assess<'a>(pool: &'a PoolView, member: &'a Member, now: Time) -> Assessed<'a> {
     let mut a = Assessed {
         member,
-        status: member.status().cloned(),
+        status: None,
         cause: None,
         suspect: false,
         alert: None,
@@ -75,8 +75,13 @@ pub(crate) fn assess<'a>(pool: &'a PoolView, member: &'a Member, now: Time) -> A
         due: None,
     };
     let policy = &pool.policy.spec;
-    let before = a.status.is_some();
-    let mut status = a.status.take().unwrap_or_default();
+    if plainly_healthy(pool, &a) {
+        a.good = true;
+        return a;
+    }
+    let old = member.status();
+    let before = old.is_some();
+    let mut status = old.cloned().unwrap_or_default();
     status.machine_uid.clone_from(&member.machine.uid);
     status.provider_id.clone_from(&member.machine.provider_id);
     observe(&mut status, member, &a.paused, before, now);
@@ -114,8 +119,28 @@ pub(crate) fn assess<'a>(pool: &'a PoolView, member: &'a Member, now: Time) -> A
     count(&mut a, &status);
     let bad = status.families.iter().any(|f| f.state == FamilyState::Bad);
     let worth = before || a.cause.is_some() || a.suspect || bad;
-    a.status = worth.then_some(status);
+    a.status = worth.then(|| Box::new(status));
     a
+}
+
+/// Nothing persisted, nothing listed, nothing asked: most machines, most of the time. Says so without looking further.
+fn plainly_healthy(pool: &PoolView, a: &Assessed<'_>) -> bool {
+    let member = a.member;
+    let machine = &member.machine;
+    let Some(node) = member.present_node() else { return false };
+    let triggers = &pool.policy.spec.triggers;
+    let listed = |c: &crate::view::NodeCondition| triggers.iter().any(|t| t.status == c.status && t.kind == c.kind);
+    member.remediation.is_none()
+        && a.paused.is_empty()
+        && machine.deleting_since.is_none()
+        && machine.provider_id.is_some()
+        && machine.provider_id == node.provider_id
+        && !machine.annotations.contains_key(REMEDIATE)
+        && pool.cluster.infrastructure_ready_at.is_some()
+        && pool.cluster.control_plane_initialized_at.is_some()
+        && node.is_ready()
+        && !node.conditions.iter().any(listed)
+        && !mutant!(AbsentIsBad)
 }
 
 /// What does not depend on conditions: pause, identity, boots, what is missing.

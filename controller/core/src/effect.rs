@@ -155,10 +155,6 @@ pub enum NoticeKind {
     Rebooted,
     /// A removal was asked for.
     ReplacementRequested,
-    /// A request to the owner was taken back.
-    RequestWithdrawn,
-    /// A condition of which a person is to be told.
-    Alert,
     /// The brake was set.
     BrakeSet,
     /// It was released.

@@ -14,7 +14,7 @@ use crate::{
     power::{self, Turn},
     process::Evidence,
     provider::ProviderKind,
-    state::{Cause, Decision, Extension, FamilyState, Need, Outcome, Phase, RemediationStatus, set_condition},
+    state::{Attempt, Cause, Decision, Extension, FamilyState, Need, Outcome, Phase, RemediationStatus, set_condition},
     time::Time,
     view::{InstanceLook, Machine},
 };
@@ -258,7 +258,7 @@ fn pending(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
         Turn::Wait(until) => s.at(until),
         Turn::Look => s.ready = Some(Ready::Look),
         Turn::Send(call) => s.ready = Some(Ready::Call(Box::new(Effect::Power(call)))),
-        Turn::Ask(effect) => s.effects.push(named(effect, &a.member.machine)),
+        Turn::Ask(open) => s.effects.push(ask(a, &open)),
         Turn::Resolved { why, made } => {
             if made {
                 tell(a, s, NoticeKind::Rebooted, why.clone());
@@ -268,11 +268,9 @@ fn pending(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
     }
 }
 
-fn named(effect: Effect, machine: &Machine) -> Effect {
-    match effect {
-        Effect::AskEvidence { intent_id, intent_at, .. } => Effect::AskEvidence { machine: machine.name.clone(), intent_id, intent_at },
-        other => other,
-    }
+fn ask(a: &Assessed<'_>, attempt: &Attempt) -> Effect {
+    let (intent_id, intent_at) = (attempt.intent_id.clone(), attempt.intent_at);
+    Effect::AskEvidence { machine: a.member.machine.name.clone(), intent_id, intent_at }
 }
 
 fn waiting(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
@@ -293,11 +291,7 @@ fn waiting(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
                 return;
             }
             None if last.action_id.is_some() => {
-                let effect = Effect::AskEvidence {
-                    machine: a.member.machine.name.clone(),
-                    intent_id: last.intent_id.clone(),
-                    intent_at: last.intent_at,
-                };
+                let effect = ask(a, last);
                 s.effects.push(effect);
             }
             _ => {}

@@ -227,7 +227,7 @@ fn claims(g: &mut Gate, pool: &PoolView, members: &[Assessed<'_>], now: Time) {
     let mut kept = Vec::new();
     for mut claim in std::mem::take(&mut g.status.claims) {
         let member = members.iter().find(|a| a.member.machine.uid == claim.machine_uid);
-        let status = member.and_then(|a| a.status.as_ref());
+        let status = member.and_then(|a| a.status.as_deref());
         match (member, status.map(|s| s.phase)) {
             (None, _) => {
                 if claim.stage != Stage::AwaitReplacement {

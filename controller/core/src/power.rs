@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     assess::Assessed,
-    effect::{Effect, Intention, PowerCall},
+    effect::{Intention, PowerCall},
     permit::{self, Scene},
     policy::Resend,
     process::{Answer, Call, Evidence},
@@ -62,7 +62,7 @@ pub(crate) enum Turn {
     /// Send it now.
     Send(PowerCall),
     /// Ask the provider what became of it.
-    Ask(Effect),
+    Ask(Attempt),
     /// It is resolved: the status says how, and this is told.
     Resolved {
         /// For people.
@@ -146,7 +146,6 @@ fn recover(scene: Scene<'_>, status: &mut RemediationStatus, open: &Attempt) -> 
     if let Some(seen) = open.boot_seen_at {
         return made(status, Outcome::Issued, None, seen, wait, "the node booted: the reboot was carried out");
     }
-    let ask = Turn::Ask(Effect::AskEvidence { machine: String::new(), intent_id: open.intent_id.clone(), intent_at: open.intent_at });
     let late = now >= open.send_deadline + RESOLVED;
     match process.evidence.get(&open.intent_id) {
         Some(Evidence::Made { action_id, at, .. }) => {
@@ -167,7 +166,7 @@ fn recover(scene: Scene<'_>, status: &mut RemediationStatus, open: &Attempt) -> 
             made(status, Outcome::Unknown, None, open.intent_at, wait, "the reboot may have been carried out: the provider did not say")
         }
         Some(Evidence::NoTrace { .. }) if now < open.send_deadline + LOGGED => Turn::Wait(open.send_deadline + LOGGED),
-        Some(Evidence::NoTrace { .. }) | None => ask,
+        Some(Evidence::NoTrace { .. }) | None => Turn::Ask(open.clone()),
     }
 }
 

@@ -63,7 +63,7 @@ fn act(pool: &PoolView, members: &[Assessed<'_>], around: &Surroundings, process
             plan.effects.extend(orphan(&a.member.machine.name, other, now));
             continue;
         }
-        let Some(status) = a.status.clone() else { continue };
+        let Some(status) = a.status.as_deref().cloned() else { continue };
         if delegated && persisted.is_none() {
             continue;
         }

@@ -149,7 +149,7 @@ impl World {
     pub(crate) fn node(&mut self, name: &str) -> &mut Node {
         match &mut self.member(name).node {
             NodeLook::Present(node) => node,
-            other => panic!("{name} has no node: {other:?}"),
+            NodeLook::NotAsked | NodeLook::Missing => panic!("{name} has no node"),
         }
     }
 
@@ -403,11 +403,14 @@ impl World {
     fn tell(&mut self, notices: Vec<Notice>) {
         for Notice { machine, what, message } in notices {
             let who = machine.unwrap_or_else(|| "pool".into());
-            match what {
-                NoticeKind::PhaseChanged(phase) => self.say(&format!("{who} {phase}: {message}")),
-                NoticeKind::Held(_) => self.say(&format!("{who} held: {message}")),
-                other => self.say(format!("{who} {other:?}: {message}").trim_end_matches(": ")),
-            }
+            let line = if let NoticeKind::PhaseChanged(phase) = what {
+                format!("{who} {phase}: {message}")
+            } else if let NoticeKind::Held(_) = what {
+                format!("{who} held: {message}")
+            } else {
+                format!("{who} {what:?}: {message}").trim_end_matches(": ").to_owned()
+            };
+            self.say(&line);
         }
     }
 }

@@ -34,12 +34,12 @@ impl World {
             ["crash"] => self.crash(),
             ["acknowledge"] => self.acknowledge(),
             ["log", text @ ..] => self.say(&text.join(" ")),
-            [name, rest @ ..] => self.to_machine(name, rest),
+            [name, rest @ ..] => self.machine_does(name, rest),
             [] => {}
         }
     }
 
-    fn to_machine(&mut self, name: &str, words: &[&str]) {
+    fn machine_does(&mut self, name: &str, words: &[&str]) {
         let now = self.now;
         match words {
             ["delete"] => {
