@@ -400,7 +400,8 @@ fn removing(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
         s.to(now, Phase::Gated, "no intent to remove it");
         return;
     };
-    if a.cause.is_none() && !a.still_bad && !mutant!(RequestNotWithdrawn) && !mutant!(NoLastLook) {
+    let ignored = mutant!(RequestNotWithdrawn) || mutant!(NoLastLook);
+    if a.cause.is_none() && !a.still_bad && !ignored {
         s.to(now, Phase::Gated, "recovered before it was removed");
         return;
     }
