@@ -400,8 +400,7 @@ fn removing(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
         s.to(now, Phase::Gated, "no intent to remove it");
         return;
     };
-    let ignored = mutant!(RequestNotWithdrawn) || mutant!(NoLastLook);
-    if a.cause.is_none() && !a.still_bad && !ignored {
+    if a.cause.is_none() && !a.still_bad && !mutant!(RequestNotWithdrawn) {
         s.to(now, Phase::Gated, "recovered before it was removed");
         return;
     }
