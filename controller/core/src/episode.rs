@@ -187,11 +187,12 @@ pub(crate) fn because(cause: Cause, a: &Assessed<'_>) -> String {
 fn gated(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
     let now = scene.now;
     s.status.delete_intent = None;
-    if a.good && a.cause.is_none() {
+    let blind = mutant!(NoLastLook) && s.status.attempts.iter().any(|t| t.outcome.spends());
+    if a.good && a.cause.is_none() && !blind {
         s.to(now, Phase::Stabilizing, "good again");
         return;
     }
-    let Some(cause) = a.cause else {
+    let Some(cause) = a.cause.or(s.status.cause.filter(|_| blind)) else {
         // Its window began anew, or nothing says anything: what was used stays used.
         if !a.stale {
             s.to(now, Phase::Suspect, "no longer confirmed: its window runs anew");
@@ -400,7 +401,8 @@ fn removing(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
         s.to(now, Phase::Gated, "no intent to remove it");
         return;
     };
-    if a.cause.is_none() && !a.still_bad && !mutant!(RequestNotWithdrawn) {
+    let blind = if mutant!(RequestNotWithdrawn) { true } else { mutant!(NoLastLook) };
+    if a.cause.is_none() && !a.still_bad && !blind {
         s.to(now, Phase::Gated, "recovered before it was removed");
         return;
     }

@@ -242,7 +242,9 @@ fn claims(g: &mut Gate, pool: &PoolView, members: &[Assessed<'_>], now: Time) {
             (Some(_), Some(Phase::RebootPending | Phase::RebootWait | Phase::Stabilizing | Phase::DeletePending | Phase::Deleting)) => {
                 kept.push(claim);
             }
-            (Some(a), Some(Phase::Gated | Phase::Suspect)) if now.since(claim.since) <= IDLE_CLAIM && a.paused.is_empty() => {
+            (Some(a), Some(Phase::Gated | Phase::Suspect))
+                if now.since(claim.since) <= IDLE_CLAIM && (a.paused.is_empty() || mutant!(PauseSeenOnce)) =>
+            {
                 g.due = Some(g.due.map_or(claim.since + IDLE_CLAIM, |d| d.min(claim.since + IDLE_CLAIM)));
                 kept.push(claim);
             }

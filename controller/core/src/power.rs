@@ -104,7 +104,10 @@ fn send(scene: Scene<'_>, a: &Assessed<'_>, status: &mut RemediationStatus, open
     if scene.now >= open.send_deadline && !mutant!(ForeignIntentSent) {
         return unsent(status, "the reboot was not sent in time");
     }
-    let unlooked = mutant!(NoLookAfterIntent);
+    let mut unlooked = mutant!(NoLookAfterIntent);
+    if mutant!(ForeignIntentSent) {
+        unlooked |= open.holder != scene.process.id;
+    }
     if !unlooked && scene.read_at.is_none_or(|at| at < open.intent_at) {
         return Turn::Look;
     }
