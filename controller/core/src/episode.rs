@@ -401,7 +401,10 @@ fn removing(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
         s.to(now, Phase::Gated, "no intent to remove it");
         return;
     };
-    let blind = if mutant!(RequestNotWithdrawn) { true } else { mutant!(NoLastLook) };
+    let mut blind = mutant!(RequestNotWithdrawn);
+    if mutant!(NoLastLook) {
+        blind = true;
+    }
     if a.cause.is_none() && !a.still_bad && !blind {
         s.to(now, Phase::Gated, "recovered before it was removed");
         return;
