@@ -104,6 +104,8 @@ impl Clock {
             self.moved_at = Some(server);
         }
         self.offset = Some((offset, server));
+        // What was noted on a clock that was ahead lies in the future now, and would distrust every look until then.
+        self.jumped_at = self.jumped_at.map(|at| at.min(server));
     }
 
     /// A look at the process' own clocks, before each step: a jump of the one against the other, or a long gap, is noticed.
@@ -161,6 +163,15 @@ mod tests {
         assert!(clock.distrust(T + s(190)).is_some());
         clock.measured(T + s(300), T + s(370));
         assert_eq!(clock.distrust(T + s(370)), None);
+    }
+
+    #[test]
+    fn a_jump_that_was_corrected_does_not_lie_in_the_future() {
+        let mut clock = Clock::default();
+        clock.ticked(T, s(0));
+        clock.ticked(T + s(3000), s(1));
+        clock.measured(T + s(3000), T + s(1));
+        assert_eq!(clock.jumped_at, Some(T + s(1)));
     }
 
     #[test]
