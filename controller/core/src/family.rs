@@ -170,7 +170,8 @@ pub(crate) fn track(kind: &str, old: Option<&Family>, word: Word<'_>, dating: Da
                 effective_since = condition.transition.unwrap_or(now);
             }
             let not_good_since = match old {
-                Some(f) if !relapse && !mutant!(StatusChangeRestarts) => f.not_good_since.max(floor.unwrap_or_default()).min(now),
+                // Not cut off at now: a clock that is behind for a while must not forget what was confirmed.
+                Some(f) if !relapse && !mutant!(StatusChangeRestarts) => f.not_good_since.max(floor.unwrap_or_default()),
                 _ => effective_since,
             };
             let mut transitions = old.map(|f| f.transitions.clone()).unwrap_or_default();
