@@ -4,6 +4,7 @@ mod agent;
 mod conditions;
 mod conflict;
 mod outage;
+mod remediation;
 mod rights;
 
 use std::{fs, path::PathBuf};
