@@ -16,6 +16,7 @@ use agent_core::{
     observation::{FilesystemLook, Probe, TaskLook, TaskSeen},
 };
 pub(crate) use apart::Apart;
+use futures_util::FutureExt as _;
 use rustix::io::Errno;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
@@ -88,6 +89,9 @@ async fn serve(context: Context, mut inbox: mpsc::Receiver<Look>, perform: Arc<P
     let places = Places { running: Arc::new(Semaphore::new(AT_ONCE)), hanging: Arc::new(Semaphore::new(HANGING)) };
     let mut going: HashMap<Look, Arc<Notify>> = HashMap::new();
     let mut looks = JoinSet::new();
+    let begin = |look: Look, again: Arc<Notify>| {
+        One { context: context.clone(), look, again, places: places.clone(), perform: Arc::clone(&perform), patience }.make()
+    };
     loop {
         // The order does not matter: an ended look and a new request are independent.
         tokio::select! {
@@ -95,13 +99,17 @@ async fn serve(context: Context, mut inbox: mpsc::Receiver<Look>, perform: Arc<P
                 None => return,
                 Some(Entry::Occupied(already)) => already.get().notify_one(),
                 Some(Entry::Vacant(free)) => {
-                    let look = free.key().clone();
-                    let again = Arc::clone(free.insert(Arc::default()));
-                    let one = One { context: context.clone(), look, again, places: places.clone(), perform: Arc::clone(&perform), patience };
-                    looks.spawn(one.make());
+                    looks.spawn(begin(free.key().clone(), Arc::clone(free.insert(Arc::default()))));
                 }
             },
-            Some(Ok(ended)) = looks.join_next() => drop(going.remove(&ended)),
+            Some(Ok(ended)) = looks.join_next() => match going.entry(ended) {
+                // Asked for after the last answer had gone out, before we knew of it: that answer may be of the time before.
+                Entry::Occupied(one) if one.get().notified().now_or_never().is_some() => {
+                    looks.spawn(begin(one.key().clone(), Arc::clone(one.get())));
+                }
+                Entry::Occupied(one) => drop(one.remove()),
+                Entry::Vacant(_) => {}
+            },
         }
     }
 }
@@ -288,6 +296,16 @@ mod tests {
         looks.answers.send(Probe::Writable).unwrap();
         assert_eq!(looks.outcome().await, Probe::Writable);
         assert_eq!(looks.stalled(), 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_again_as_soon_as_there_is_an_answer_gets_another() {
+        let mut looks = Scripted::new();
+        for _ in 0..200 {
+            looks.answers.send(Probe::Writable).unwrap();
+            looks.ask(1).await;
+            assert_eq!(looks.outcome().await, Probe::Writable);
+        }
     }
 
     #[tokio::test]

@@ -98,12 +98,20 @@ fn left_behind(filesystem: &Filesystem) -> Vec<String> {
     names.filter(|name| name != "lost+found").collect()
 }
 
+/// In so many looks, one after the other, a task that hangs has not moved.
+const STILL: usize = 5;
+
 /// A program that works on a filesystem and hangs there. It ends when the filesystem is thawed.
 fn hang(script: &str, place: &Path) -> Child {
     let task = Command::new("sh").args(["-c", script]).arg(place).stdin(Stdio::null()).spawn().unwrap();
+    // A program that is being loaded waits for the disk too, now and then: only what has not run in between hangs.
+    let mut before = (String::new(), 0);
     wait::until("a task to hang", Duration::from_secs(10), || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", task.id()))?;
-        anyhow::ensure!(stat.contains(") D "), "it is {stat}");
+        let status = fs::read_to_string(format!("/proc/{}/status", task.id()))?;
+        let switches: String = status.lines().filter(|line| line.contains("ctxt_switches")).collect();
+        before = if stat.contains(") D ") && before.0 == switches { (switches, before.1 + 1) } else { (switches, 0) };
+        anyhow::ensure!(before.1 >= STILL, "it is {stat}");
         Ok(())
     })
     .unwrap();
