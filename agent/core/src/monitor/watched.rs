@@ -26,6 +26,9 @@ const HINT_GAP: Duration = Duration::from_millis(500);
 /// How often one that is ill, or whose probe fails, is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
+/// A look says within seconds at least that it has no answer yet; one that says nothing for so long is lost.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
 /// A filesystem that holds paths of the node.
 #[derive(Debug)]
 pub(super) struct Watched {
@@ -41,6 +44,8 @@ pub(super) struct Watched {
     pub(super) was_read_only: bool,
     pub(super) was_super: SuperState,
     is_asked: bool,
+    /// Since when a look that was asked for has had no answer of any kind, as far as it was noticed.
+    unanswered: Option<BootTime>,
     ask_again: bool,
     /// The next look without a hint; nothing while one is under way.
     periodic: Option<BootTime>,
@@ -86,6 +91,7 @@ impl Watched {
             was_read_only: false,
             was_super: SuperState::ReadWrite,
             is_asked: false,
+            unanswered: None,
             ask_again: false,
             periodic: None,
             hinted: None,
@@ -124,6 +130,7 @@ impl Watched {
     /// An answer; the next look without a hint is made after `interval`, or sooner if it is ill.
     pub(super) fn answered(&mut self, outcome: Answer, interval: Duration, now: BootTime) {
         self.is_asked = false;
+        self.unanswered = None;
         self.blocked = None;
         self.failed = None;
         self.was_read_only = self.node.mount.read_only;
@@ -179,6 +186,9 @@ impl Watched {
         if let Some(blocked) = self.blocked.as_mut().filter(|blocked| !blocked.is_remembered) {
             blocked.is_fault = blocked.fault_at <= now;
         }
+        if self.is_forgotten(now) {
+            return true;
+        }
         let mut due = self.periodic.is_some_and(|at| at <= now);
         while self.next_after_hint().is_some_and(|at| at <= now) {
             self.stage += 1;
@@ -187,9 +197,26 @@ impl Watched {
         due && self.ask()
     }
 
+    /// Whether a look was asked for so long ago that even "no answer yet" should have come: whoever makes looks has lost it, and without
+    /// another one nothing would ever change again. That look is then asked for once more.
+    fn is_forgotten(&mut self, now: BootTime) -> bool {
+        let is_waiting = self.is_asked && self.blocked.is_none_or(|blocked| blocked.is_remembered);
+        if !is_waiting {
+            self.unanswered = None;
+            return false;
+        }
+        let since = *self.unanswered.get_or_insert(now);
+        let is_forgotten = now.since(since) >= FORGOTTEN;
+        if is_forgotten {
+            self.unanswered = Some(now);
+        }
+        is_forgotten
+    }
+
     pub(super) fn wake_at(&self) -> Option<BootTime> {
+        let forgotten = self.unanswered.map(|since| since + FORGOTTEN);
         let fault = self.blocked.filter(|blocked| !blocked.is_remembered && !blocked.is_fault).map(|blocked| blocked.fault_at);
-        [self.periodic, self.next_after_hint(), fault].into_iter().flatten().min()
+        [self.periodic, self.next_after_hint(), fault, forgotten].into_iter().flatten().min()
     }
 
     fn next_after_hint(&self) -> Option<BootTime> {
@@ -226,5 +253,47 @@ impl Answer {
             Probe::Failed(errno) => Some(Self::Failed(errno)),
             Probe::Blocked => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        device::DeviceNumber,
+        mount::{Mount, SuperState},
+    };
+
+    fn watched() -> Watched {
+        let mount = Mount {
+            id: 1,
+            parent: 0,
+            device: DeviceNumber { major: 8, minor: 1 },
+            root: "/".into(),
+            mount_point: "/".into(),
+            read_only: false,
+            fs_type: "ext4".into(),
+            source: "/dev/sda1".into(),
+            super_state: SuperState::ReadWrite,
+        };
+        Watched::new(NodeMount { mount, paths: vec!["/".into()] }, false, None)
+    }
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime::after_boot(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_look_that_was_lost_is_asked_for_again() {
+        let mut watched = watched();
+        assert!(watched.ask());
+        assert!(!watched.is_due(at(1)));
+        assert_eq!(watched.wake_at(), Some(at(61)));
+        assert!(!watched.is_due(at(60)));
+        assert!(watched.is_due(at(61)), "nothing was heard of it for a minute");
+        assert!(!watched.is_due(at(62)));
+        watched.answered(Answer::Writable, Duration::from_secs(60), at(63));
+        assert!(!watched.is_due(at(122)));
+        assert!(watched.is_due(at(123)), "the periodic look");
     }
 }

@@ -103,7 +103,8 @@ fn what_the_controller_writes_comes_back_as_it_was_and_says_in_a_line_what_is_go
     let cluster = with_definitions()?;
     let example: Value = serde_json::from_str(&fs::read_to_string(repository("controller/fixtures/status.json"))?)?;
     let pool_spec = json!({"cluster": "c", "ownerKind": "MachineDeployment", "ownerName": "workers", "policy": "cloud-worker"});
-    for (kind, spec, status) in [("RemediationPool", pool_spec, &example["pool"]), ("NodeRemediation", json!({}), &example["remediation"])] {
+    for (kind, spec, status) in [("RemediationPool", pool_spec, &example["pool"]), ("NodeRemediation", json!({}), &example["remediation"])]
+    {
         let mut object = json!({"apiVersion": "nodeward.dev/v1alpha1", "kind": kind, "metadata": {"name": "worker-1"}, "spec": spec});
         create(&cluster, &object)?;
         object = cluster.get(&[kind, "worker-1"])?;
