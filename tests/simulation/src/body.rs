@@ -199,7 +199,7 @@ impl Body {
             changed = true;
         }
         if self.node.is_none() {
-            return (changed, self.booting_until.or_else(|| self.sick.iter().filter_map(|a| a.until).min()));
+            return (changed, self.next(now));
         }
         if self.speaks() {
             changed |= self.shown_boot != self.boot;

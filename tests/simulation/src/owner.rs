@@ -159,8 +159,8 @@ fn roll(world: &mut World, pool: usize) {
     }
     world.after(seconds(15), Event::Owner(pool));
     let settled = world.state.members(pool).all(|m| m.machine.deleting_since.is_none());
-    let fresh = world.state.members(pool).filter(|m| m.revision == revision);
-    let ready = fresh.clone().next().is_some() && fresh.clone().all(|m| m.body.ready.status == Some(Status::True));
+    let fresh: Vec<_> = world.state.members(pool).filter(|m| m.revision == revision).collect();
+    let ready = !fresh.is_empty() && fresh.iter().all(|m| m.body.ready.status == Some(Status::True));
     if settled && ready && world.state.members(pool).count() > world.state.pools.get(pool).map_or(0, |p| p.replicas) {
         let oldest = world.state.members(pool).filter(|m| m.revision < revision).map(|m| m.machine.uid.clone()).next();
         if let Some(uid) = oldest {

@@ -18,6 +18,8 @@ const SETTLE: Duration = seconds(700);
 const SCRIPT: Duration = seconds(5_400);
 /// Then nothing happens any more: what must come about in the end has come about.
 const CALM: Duration = seconds(9_000);
+/// A run has some thousands of events; one with so many goes round in a circle.
+const MOST: u64 = 100_000;
 
 /// What came of a run.
 #[derive(Debug)]
@@ -96,6 +98,10 @@ pub fn follow(mut world: World, seed: u64, script: Vec<Disturbance>) -> Outcome 
 fn until(world: &mut World, checks: &mut Checks, end: controller_core::time::Time) -> Result<(), Violation> {
     while world.advance(end).is_some() {
         checks.after(world)?;
+        if checks.memory.events > MOST {
+            let what = format!("{MOST} events, and no end: something is done over and over");
+            return Err(Violation { invariant: 28, at: world.now.since(world.began), what });
+        }
     }
     Ok(())
 }
