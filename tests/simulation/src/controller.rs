@@ -48,6 +48,8 @@ pub struct Controller {
     pub instances: BTreeMap<String, InstanceLook>,
     /// An older copy of the state, and until when its watches show no other.
     pub stale: Option<(Box<State>, Time)>,
+    /// Until when its watches stood still last.
+    pub lagged_until: Time,
     /// What will befall it, and after how many more effects.
     pub accidents: Vec<(u32, Accident)>,
     /// Until when it stands still.
@@ -123,6 +125,7 @@ impl Controller {
             tasks: Vec::new(),
             instances: BTreeMap::new(),
             stale: None,
+            lagged_until: Time::default(),
             accidents: Vec::new(),
             stalled_until: Time::default(),
             error: 0,
@@ -328,6 +331,11 @@ fn decide(world: &mut World, who: usize, run: u32, pool: usize, view: Rc<PoolVie
     // What is believed may be wrong: a timer is a difference.
     let next = plan.next.map(|at| now + at.since(believed));
     let left: VecDeque<Effect> = plan.effects.into();
+    if !left.is_empty() {
+        let names: Vec<&str> = left.iter().map(effects::name).collect();
+        let direct = if matches!(view.read, Read::Direct { .. }) { "directly" } else { "on watches" };
+        world.say(|_| format!("c{who} decides {direct}: {}", names.join(", ")));
+    }
     if let Some(task) = world.controllers.get_mut(who).and_then(|c| c.tasks.get_mut(pool)) {
         if left.is_empty() {
             rest(world, who, run, pool, next);

@@ -134,6 +134,7 @@ fn outage(world: &mut World, what: What) {
         What::Lag { controller, seconds: s } => {
             let copy = world.state.clone();
             if let Some(c) = world.controllers.get_mut(controller) {
+                c.lagged_until = now + seconds(u64::from(s));
                 c.stale = Some((Box::new(copy), now + seconds(u64::from(s))));
             }
         }

@@ -96,7 +96,7 @@ fn many(cli: &Cli) -> bool {
     let steps = steps.into_inner();
     let mut failed = failed.into_inner().unwrap_or_default();
     failed.sort_by_key(|(seed, _)| *seed);
-    for (seed, violation) in failed.iter().take(40) {
+    for (seed, violation) in failed.iter().take(100) {
         println!("seed {seed}: {violation}");
     }
     println!(

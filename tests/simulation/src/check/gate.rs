@@ -195,7 +195,7 @@ pub(super) fn booting_machines_do_not_count(_: &Memory, world: &World, happened:
         let unacted = remembered(m).is_none_or(|s| s.phase == Phase::Suspect);
         let truth = world.state.machine(&m.machine.uid);
         let whole = m.machine.deleting_since.is_none() && !m.machine.annotations.contains_key("cluster.x-k8s.io/remediate-machine");
-        let node = m.machine.node_name.is_none() || matches!(&m.node, NodeLook::Present(n) if n.provider_id == m.machine.provider_id);
+        let node = m.machine.node_name.is_none() || matches!(&m.node, NodeLook::Present(n) if n.provider_id == m.machine.provider_id && reading::never_ready(n));
         unacted && whole && node && truth.is_some_and(|t| is_booting(t, grace - seconds(30), world.now))
     });
     let (booting, all) = (booting.count(), view.members.len());

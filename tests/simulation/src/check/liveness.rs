@@ -26,7 +26,7 @@ fn undisturbed(world: &World) -> Option<Time> {
     let controller = world.leader.and_then(|l| world.controllers.get(l))?;
     let back = world.outages.last().map_or(world.began, |(_, until)| *until);
     let moved = controller.process.clock.moved_at.unwrap_or_default() + seconds(180);
-    let lag = controller.stale.as_ref().map_or(world.began, |(_, until)| *until);
+    let lag = controller.lagged_until;
     Some(led.max(world.management_back).max(back).max(controller.stalled_until).max(moved).max(lag))
 }
 

@@ -92,7 +92,7 @@ pub(super) fn counts(m: &Member, view: &PoolView, world: &World, for_seconds: u6
         return true;
     }
     let NodeLook::Present(node) = &m.node else { return false };
-    if node.provider_id != m.machine.provider_id || never_ready(node) {
+    if node.provider_id != m.machine.provider_id || nearly_never_ready(node) {
         return false;
     }
     let old = |since: Option<Time>| since.is_some_and(|at| now.since(at) >= seconds(for_seconds));
@@ -111,9 +111,18 @@ pub(super) fn counts(m: &Member, view: &PoolView, world: &World, for_seconds: u6
 }
 
 /// Ready turned to what it is within a minute of the Node's creation.
-fn never_ready(node: &Node) -> bool {
+pub(super) fn never_ready(node: &Node) -> bool {
+    changed_after(node) <= 58_000
+}
+
+/// As above, or nearly.
+fn nearly_never_ready(node: &Node) -> bool {
+    changed_after(node) <= 90_000
+}
+
+fn changed_after(node: &Node) -> u64 {
     let at = node.conditions.iter().find(|c| c.kind == "Ready").and_then(|c| c.transition);
-    at.is_some_and(|at| at.millis().abs_diff(node.created_at.millis()) <= 90_000)
+    at.map_or(u64::MAX, |at| at.millis().abs_diff(node.created_at.millis()))
 }
 
 /// Most that may count.

@@ -7,7 +7,7 @@ use controller_core::{
 
 use super::{
     Finding, Memory,
-    reading::{is_booting, is_paused, member, remembered, truth},
+    reading::{is_booting, is_paused, member, never_ready, remembered, truth},
 };
 use crate::{
     seconds,
@@ -61,7 +61,10 @@ pub(super) fn no_reboot_without_a_node(_: &Memory, world: &World, d: &Destructio
     if !matches!(m.node, NodeLook::Present(_)) {
         return Err(format!("{} has no Node", d.name));
     }
-    if truth(world, d).is_some_and(|t| !t.body.ever_ready) && remembered(m).is_some_and(|s| s.cause != Some(Cause::Annotation)) {
+    // In doubt a node was Ready once; only one whose Ready never changed after it was made is known not to have been.
+    let newborn = matches!(&m.node, NodeLook::Present(node) if never_ready(node));
+    let unready = newborn && truth(world, d).is_some_and(|t| !t.body.ever_ready);
+    if unready && remembered(m).is_some_and(|s| s.cause != Some(Cause::Annotation)) {
         return Err(format!("{} was never Ready", d.name));
     }
     Ok(())
@@ -88,8 +91,9 @@ pub(super) fn a_booting_machine_is_left_alone(_: &Memory, world: &World, d: &Des
     let grace = d.view.policy.spec.grace();
     let annotated = member(d).is_some_and(|m| m.machine.annotations.contains_key("cluster.x-k8s.io/remediate-machine"));
     let deleted = member(d).and_then(remembered).is_some_and(|s| s.cause == Some(Cause::NodeDeleted));
+    let newborn = member(d).is_some_and(|m| !matches!(&m.node, NodeLook::Present(node) if !never_ready(node)));
     match truth(world, d) {
-        Some(m) if is_booting(m, grace, world.now) && !annotated && !deleted => Err(format!("{} is still booting", d.name)),
+        Some(m) if newborn && is_booting(m, grace, world.now) && !annotated && !deleted => Err(format!("{} is still booting", d.name)),
         _ => Ok(()),
     }
 }
