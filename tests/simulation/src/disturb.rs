@@ -231,6 +231,8 @@ fn people(world: &mut World, what: What) {
             let deletes = matches!(what, What::DeleteRemediation { .. });
             if deletes && world.state.remediations.get(&name).is_some_and(|r| !r.finalizer) {
                 world.state.remediations.remove(&name);
+                let now = world.now;
+                world.state.machines.iter_mut().filter(|m| m.machine.name == name).for_each(|m| m.forgotten_at = Some(now));
             } else if let Some(r) = world.state.remediations.get_mut(&name) {
                 r.resource_version = version;
                 if deletes {

@@ -114,7 +114,12 @@ fn of(machine: &controller_core::view::Machine) -> Precondition {
     Precondition { uid: machine.uid.clone(), resource_version: machine.resource_version.clone() }
 }
 
-fn on_machine(world: &mut World, name: &str, precondition: &Precondition, change: impl FnOnce(&mut controller_core::view::Machine)) -> bool {
+fn on_machine(
+    world: &mut World,
+    name: &str,
+    precondition: &Precondition,
+    change: impl FnOnce(&mut controller_core::view::Machine),
+) -> bool {
     let Some(m) = world.state.named(name).filter(|m| of(&m.machine) == *precondition) else { return false };
     let (uid, pool) = (m.machine.uid.clone(), m.pool);
     world.state.write(&uid, change);
@@ -262,9 +267,10 @@ fn ask_owner(world: &mut World, by: By, pool: usize, view: &Rc<PoolView>, reques
 fn retire(world: &mut World, by: By, pool: usize, view: &Rc<PoolView>, name: &str, precondition: &Precondition) -> bool {
     let fresh = world.state.next_version();
     let Some(p) = world.state.pools.get_mut(pool) else { return false };
-    let found = p.hosts.iter_mut().find(|(h, _)| {
-        h.name == name && h.uid == precondition.uid && h.resource_version == precondition.resource_version
-    });
+    let found = p
+        .hosts
+        .iter_mut()
+        .find(|(h, _)| h.name == name && h.uid == precondition.uid && h.resource_version == precondition.resource_version);
     let Some((host, on)) = found else { return false };
     (host.maintenance, host.resource_version) = (true, fresh);
     let uid = on.clone().unwrap_or_default();

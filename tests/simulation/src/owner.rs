@@ -38,9 +38,7 @@ fn machine_set(world: &mut World, pool: usize) {
         let mut members: Vec<_> =
             world.state.members(pool).filter(|m| is_marked(&m.machine) && m.machine.deleting_since.is_none()).collect();
         // Annotated first, then newest.
-        members.sort_by_key(|m| {
-            (!m.machine.annotations.contains_key(controller_core::REMEDIATE), std::cmp::Reverse(m.machine.created_at))
-        });
+        members.sort_by_key(|m| (!m.machine.annotations.contains_key(controller_core::REMEDIATE), std::cmp::Reverse(m.machine.created_at)));
         members.iter().map(|m| m.machine.uid.clone()).collect()
     };
     let Some(p) = world.state.pools.get(pool) else { return };

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use controller_core::{
     policy::{
-        Action, Amount, Budgets, Class, Deletion, Exhaustion, Flapping, Integration, Limit, Mode, Policy, Reboot, RebootMode, Resend, Resume,
-        Selector, Status, Storm, Trigger,
+        Action, Amount, Budgets, Class, Deletion, Exhaustion, Flapping, Integration, Limit, Mode, Policy, Reboot, RebootMode, Resend,
+        Resume, Selector, Status, Storm, Trigger,
     },
     provider::{Provider, ProviderKind},
     time::{Seconds, Time},

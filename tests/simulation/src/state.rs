@@ -70,6 +70,8 @@ pub struct MachineState {
     pub paused_since: Option<Time>,
     /// When the last pause of at least a minute ended, while it was bad.
     pub unpaused_at: Option<Time>,
+    /// When a person deleted what was remembered of it.
+    pub forgotten_at: Option<Time>,
     /// A pause that the controller persisted.
     pub pause_noticed: bool,
 }

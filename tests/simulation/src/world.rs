@@ -313,7 +313,8 @@ impl World {
             drain_timeout: Some(seconds(180)),
             ..Machine::default()
         };
-        let state = MachineState { machine, pool, revision, body, paused_since: None, unpaused_at: None, pause_noticed: false };
+        let (paused_since, unpaused_at, forgotten_at) = (None, None, None);
+        let state = MachineState { machine, pool, revision, body, paused_since, unpaused_at, forgotten_at, pause_noticed: false };
         self.state.machines.push(state);
         self.state.note_pauses(self.now);
         self.say(|_| format!("Machine {name} ({uid}) is made"));

@@ -50,7 +50,8 @@ fn reasons<'a>(world: &World, d: &'a Destruction) -> Option<(&'a Member, Machine
 
 fn bad<'a>(trigger: &'a Trigger, node: &Node, t: &MachineState, spent: bool, now: Time) -> Option<Bad<'a>> {
     // In an episode that began, an alert-only status of the same family is "still bad".
-    if status_of(node, &trigger.kind) != Some(trigger.status) || (trigger.action != Action::Remediate && !(spent && trigger.kind == READY)) {
+    if status_of(node, &trigger.kind) != Some(trigger.status) || (trigger.action != Action::Remediate && !(spent && trigger.kind == READY))
+    {
         return None;
     }
     let daemon = DAEMONS.iter().position(|kind| *kind == trigger.kind);
@@ -92,7 +93,12 @@ pub(super) fn a_whole_window_is_behind_it(_: &Memory, world: &World, d: &Destruc
         .iter()
         .map(|b| {
             let good = b.said.bad_since.map_or(0, |at| world.now.since(at).as_secs());
-            format!("{}={} for {} s, not good for {good} s", b.trigger.kind, b.trigger.status.as_str(), world.now.since(b.said.since).as_secs())
+            format!(
+                "{}={} for {} s, not good for {good} s",
+                b.trigger.kind,
+                b.trigger.status.as_str(),
+                world.now.since(b.said.since).as_secs()
+            )
         })
         .collect();
     Err(format!("{}: no whole window: {}", d.name, shown.join("; ")))

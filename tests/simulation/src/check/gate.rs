@@ -105,24 +105,29 @@ pub(super) fn nothing_is_released_early(memory: &Memory, world: &World, happened
 pub(super) fn budgets_hold(memory: &Memory, world: &World, d: &Destruction) -> Finding {
     let budgets = d.view.policy.spec.budgets;
     let now = world.now;
-    // A look may lie some seconds before the action, and so does what it counts.
-    let recent = |at: &controller_core::time::Time| now.since(*at) < seconds(3600 - 30);
+    // An action counts from its claim, which may be as old as an idle claim becomes.
+    let recent = |at: &controller_core::time::Time| now.since(*at) < seconds(3600 - 150);
     if matches!(d.blow, Blow::Power(_)) {
         let done = memory.executed.iter().filter(|(pool, e)| *pool == d.pool && recent(&e.at)).count();
         let most = budgets.reboots_per_hour as usize;
         return if done < most { Ok(()) } else { Err(format!("{done} reboots of the pool in the last hour, of {most}")) };
     }
-    let mut uids: Vec<&String> =
-        memory.removals.iter().filter(|(pool, uid, _, at)| *pool == d.pool && recent(at) && *uid != d.uid).map(|(_, uid, ..)| uid).collect();
+    let mut uids: Vec<&String> = memory
+        .removals
+        .iter()
+        .filter(|(pool, uid, _, at)| *pool == d.pool && recent(at) && *uid != d.uid)
+        .map(|(_, uid, ..)| uid)
+        .collect();
     uids.sort();
     uids.dedup();
     if uids.len() >= budgets.replacements_per_hour as usize {
         return Err(format!("{} replacements of the pool in the last hour", uids.len()));
     }
     let host = member(d).and_then(|m| m.host.as_ref()).map(|h| h.uid.clone());
-    let same = memory.removals.iter().filter(|(_, uid, on, at)| {
-        host.is_some() && *on == host && *uid != d.uid && now.since(*at) < seconds(24 * 3600 - 30)
-    });
+    let same = memory
+        .removals
+        .iter()
+        .filter(|(_, uid, on, at)| host.is_some() && *on == host && *uid != d.uid && now.since(*at) < seconds(24 * 3600 - 150));
     let most = budgets.reinstalls_per_host_per_day as usize;
     let mut installed: Vec<&String> = same.map(|(_, uid, ..)| uid).collect();
     installed.dedup();
@@ -138,7 +143,8 @@ pub(super) fn a_control_plane_loses_one_at_a_time(_: &Memory, _: &World, d: &Des
     }
     for other in d.view.members.iter().filter(|m| m.machine.uid != d.uid) {
         let name = &other.machine.name;
-        if remembered(other).is_some_and(|s| matches!(s.phase, Phase::RebootPending | Phase::RebootWait | Phase::DeletePending | Phase::Deleting))
+        if remembered(other)
+            .is_some_and(|s| matches!(s.phase, Phase::RebootPending | Phase::RebootWait | Phase::DeletePending | Phase::Deleting))
         {
             return Err(format!("{} is acted on while {name} is, too", d.name));
         }
@@ -195,11 +201,16 @@ pub(super) fn booting_machines_do_not_count(_: &Memory, world: &World, happened:
         let unacted = remembered(m).is_none_or(|s| s.phase == Phase::Suspect);
         let truth = world.state.machine(&m.machine.uid);
         let whole = m.machine.deleting_since.is_none() && !m.machine.annotations.contains_key("cluster.x-k8s.io/remediate-machine");
-        let node = m.machine.node_name.is_none() || matches!(&m.node, NodeLook::Present(n) if n.provider_id == m.machine.provider_id && reading::never_ready(n));
+        let node = m.machine.node_name.is_none()
+            || matches!(&m.node, NodeLook::Present(n) if n.provider_id == m.machine.provider_id && reading::never_ready(n));
         unacted && whole && node && truth.is_some_and(|t| is_booting(t, grace - seconds(30), world.now))
     });
     let (booting, all) = (booting.count(), view.members.len());
-    if after.unhealthy as usize + booting > all { Err(format!("{} of {all} unhealthy, yet {booting} boot", after.unhealthy)) } else { Ok(()) }
+    if after.unhealthy as usize + booting > all {
+        Err(format!("{} of {all} unhealthy, yet {booting} boot", after.unhealthy))
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) fn shadow_does_nothing(_: &Memory, _: &World, d: &Destruction) -> Finding {
@@ -252,4 +263,3 @@ fn fleet(world: &World, d: &Destruction) -> Finding {
     }
     Ok(())
 }
-

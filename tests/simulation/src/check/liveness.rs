@@ -9,10 +9,7 @@ use controller_core::{
     time::Time,
 };
 
-use super::{
-    Finding, Memory,
-    reading::is_confirmed,
-};
+use super::{Finding, Memory, reading::is_confirmed};
 use crate::{
     script::Sick,
     seconds,
@@ -42,7 +39,7 @@ fn unnoticed(world: &World, alternating: bool) -> Finding {
         let Some(bad_since) = m.body.ready.bad_since.filter(|_| m.body.ever_ready && m.body.node.is_some()) else { continue };
         let ready = || pool.policy.spec.triggers.iter().filter(|t| t.kind == READY);
         let longest = ready().map(|t| t.hold_seconds.duration()).max().unwrap_or_default();
-        let from = bad_since.max(since).max(m.unpaused_at.unwrap_or_default());
+        let from = bad_since.max(since).max(m.unpaused_at.unwrap_or_default()).max(m.forgotten_at.unwrap_or_default());
         let alternates = m.body.ready.since > bad_since;
         let foreign = m.body.node.as_ref().is_some_and(|n| Some(&n.provider_id) != m.machine.provider_id.as_ref());
         let newborn = m.body.node.as_ref().is_some_and(|n| bad_since.since(n.created_at) < seconds(120));
@@ -100,7 +97,8 @@ fn well_since(m: &MachineState) -> Option<Time> {
     let fresh = body.agent_boot == Some(body.boot) && body.speaks() && body.agent_silent_since.is_none() && !body.has(Sick::EtcdDead);
     let good = body.ready.status == Some(Status::True) && body.daemons.iter().all(|s| s.status != Some(Status::True));
     let own = body.node.as_ref().is_some_and(|n| Some(&n.provider_id) == m.machine.provider_id.as_ref());
-    let calm = m.paused_since.is_none() && m.machine.deleting_since.is_none() && m.machine.annotations.is_empty() && m.machine.labels.is_empty();
+    let calm =
+        m.paused_since.is_none() && m.machine.deleting_since.is_none() && m.machine.annotations.is_empty() && m.machine.labels.is_empty();
     let latest = body.daemons.iter().map(|s| s.since).max().unwrap_or_default().max(body.ready.since).max(body.agent_since);
     (fresh && good && own && calm && body.skew.abs() < 30_000).then_some(latest.max(m.unpaused_at.unwrap_or_default()))
 }
@@ -147,7 +145,8 @@ pub(super) fn what_is_bad_ends_somewhere(_: &Memory, world: &World) -> Finding {
         let Some(status) = persisted(world, m) else {
             return Err(format!("{} is bad for hours, and nothing is known of it", m.machine.name));
         };
-        let moves = matches!(status.phase, Phase::Deleting | Phase::NeedsHuman | Phase::RebootWait | Phase::RebootPending | Phase::DeletePending);
+        let moves =
+            matches!(status.phase, Phase::Deleting | Phase::NeedsHuman | Phase::RebootWait | Phase::RebootPending | Phase::DeletePending);
         let waits = status.blocked_by.iter().any(|h| is_excuse(world, pool, m, h.reason));
         if !moves && !waits {
             let holds: Vec<String> = status.blocked_by.iter().map(ToString::to_string).collect();
@@ -207,4 +206,3 @@ pub(super) fn no_pool_waits_for_another(_: &Memory, world: &World) -> Finding {
     }
     Ok(())
 }
-
