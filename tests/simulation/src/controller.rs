@@ -15,7 +15,9 @@ use controller_core::{
 };
 
 use crate::{
-    effects, seconds,
+    effects,
+    script::Sudden,
+    seconds,
     state::State,
     view::{self, Looking},
     world::{Event, Happened, World},
@@ -75,6 +77,8 @@ pub enum Accident {
         /// For so long.
         seconds: u32,
     },
+    /// Something happens to what it works on.
+    Suddenly(Sudden),
 }
 
 /// What one pool's task does.
@@ -373,6 +377,7 @@ fn act(world: &mut World, who: usize, run: u32, pool: usize, (view, looked_at, m
             stall(world, who, run, pool, Doing::Acts { view, looked_at, left, next }, seconds(u64::from(s)));
             return;
         }
+        Some(Accident::Suddenly(sudden)) => crate::disturb::suddenly(world, pool, sudden),
         Some(Accident::Crash { after: true }) | None => {}
     }
     if effect == Effect::LookDirectly {

@@ -7,7 +7,7 @@ use controller_core::{PAUSED, REMEDIATE, RESUME, RETRY, SKIP_REMEDIATION, view::
 use crate::{
     body::Ailment,
     controller::Accident,
-    script::{Sick, What},
+    script::{Sick, Sudden, What},
     seconds,
     state::MachineState,
     world::{Event, Happened, World},
@@ -84,7 +84,7 @@ fn carry_out(world: &mut World, what: What) {
         What::ManagementDown { .. } | What::WorkloadDown { .. } | What::ObserverBroken { .. } | What::Lag { .. } => outage(world, what),
         What::Provider { fate, calls } => world.infrastructure.fates.extend((0..calls).map(|_| fate)),
         What::ProviderLies { answers, of_all } => world.infrastructure.lies.extend((0..answers).map(|_| of_all)),
-        What::Crash { .. } | What::Stall { .. } | What::ClockJump { .. } => controllers(world, what),
+        What::Crash { .. } | What::Stall { .. } | What::Suddenly { .. } | What::ClockJump { .. } => controllers(world, what),
         _ => people(world, what),
     }
 }
@@ -154,6 +154,11 @@ fn controllers(world: &mut World, what: What) {
                 c.accidents.push((effects, Accident::Stall { seconds }));
             }
         }
+        What::Suddenly { controller, effects, sudden } => {
+            if let Some(c) = world.controllers.get_mut(controller) {
+                c.accidents.push((effects, Accident::Suddenly(sudden)));
+            }
+        }
         What::ClockJump { controller, seconds } => {
             if let Some(c) = world.controllers.get_mut(controller) {
                 c.error += seconds * 1000;
@@ -161,6 +166,33 @@ fn controllers(world: &mut World, what: What) {
         }
         _ => {}
     }
+}
+
+/// Something happens in a pool at the worst moment: to the machine that has its first claim, or else is Gated.
+pub fn suddenly(world: &mut World, pool: usize, sudden: Sudden) {
+    world.say(|_| format!("** suddenly: {sudden:?}"));
+    world.disturbed_at = world.now;
+    let claimed =
+        world.state.pools.get(pool).and_then(|p| p.persisted.as_ref()).and_then(|p| p.status.claims.first()).map(|c| c.machine_uid.clone());
+    let sickest = || world.state.members(pool).find(|m| !m.body.sick.is_empty()).map(|m| m.machine.uid.clone());
+    let Some(uid) = claimed.or_else(sickest) else { return };
+    match sudden {
+        Sudden::Pause => world.state.write(&uid, |m| drop(m.annotations.insert(PAUSED.to_owned(), "true".to_owned()))),
+        Sudden::Recovery => {
+            if let Some(m) = world.state.machine_mut(&uid) {
+                m.body.sick.clear();
+            }
+            world.touch(&uid);
+        }
+        Sudden::Deletion => world.delete_machine(&uid),
+        Sudden::Storm => {
+            let others: Vec<String> =
+                world.state.members(pool).map(|m| m.machine.uid.clone()).filter(|other| *other != uid).take(2).collect();
+            others.iter().for_each(|other| sicken(world, other, Sick::NotReady, false, Some(900)));
+        }
+        Sudden::Outage => outage(world, What::WorkloadDown { seconds: 120 }),
+    }
+    world.state.note_pauses(world.now);
 }
 
 fn people(world: &mut World, what: What) {

@@ -37,6 +37,21 @@ pub enum Sick {
     Unobserved,
 }
 
+/// What happens to the machine that a controller works on, at the worst moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sudden {
+    /// A person pauses it.
+    Pause,
+    /// It recovers by itself.
+    Recovery,
+    /// A person deletes it.
+    Deletion,
+    /// Two others of its pool fall ill.
+    Storm,
+    /// The workload API ceases to answer.
+    Outage,
+}
+
 /// How the provider treats a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -179,6 +194,15 @@ pub enum What {
         /// For how many seconds.
         seconds: u32,
     },
+    /// Something happens just before a controller's so manieth effect from now.
+    Suddenly {
+        /// Which controller.
+        controller: usize,
+        /// After how many more effects.
+        effects: u32,
+        /// What.
+        sudden: Sudden,
+    },
     /// A controller's wall clock jumps.
     ClockJump {
         /// Which controller.
@@ -272,6 +296,20 @@ pub fn draw(rng: &mut Rng, pools: usize, length: Duration) -> Vec<Disturbance> {
     for _ in 0..themes {
         let at = Duration::from_secs(rng.u64(60..length.as_secs()));
         theme(rng, pools, at, &mut script);
+    }
+    if rng.bool() {
+        // A machine falls ill, and something else happens at any of the moments in which it is worked on.
+        let at = Duration::from_secs(rng.u64(60..length.as_secs() - 1_000));
+        let machine = rng.usize(0..16);
+        let sick = if rng.bool() { Sick::NotReady } else { Sick::KubeletDead };
+        script.push(Disturbance { at, what: What::Sicken { machine, sick, heals: rng.bool(), lasts: None } });
+        let sudden = [Sudden::Pause, Sudden::Recovery, Sudden::Deletion, Sudden::Storm, Sudden::Outage][rng.usize(0..5)];
+        let (controller, effects) = (0, rng.u32(0..16));
+        let what = match rng.u8(0..3) {
+            0 => What::Crash { controller, effects, after: rng.bool() },
+            _ => What::Suddenly { controller, effects, sudden },
+        };
+        script.push(Disturbance { at: at + Duration::from_secs(if rng.bool() { 250 } else { 590 }), what });
     }
     script.sort_by_key(|d| d.at);
     script

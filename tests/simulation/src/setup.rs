@@ -184,6 +184,7 @@ fn vary(mut policy: Policy, kind: Kind, rng: &mut Rng) -> Policy {
         }
         11 => policy.provider = Provider { kind: ProviderKind::Webhook, lookup: rng.bool(), ..Provider::default() },
         12 => policy.limit.min = 1,
+        13 | 14 if kind == Kind::CloudWorker => policy.max_in_flight = 1,
         _ => {}
     }
     policy

@@ -181,6 +181,7 @@ pub struct World {
     pub decisions: u64,
     queue: BTreeMap<(Time, u64), Event>,
     queued: u64,
+    owners: BTreeMap<usize, Time>,
 }
 
 /// The virtual beginning: 2026-12-01T00:00:00Z.
@@ -211,6 +212,7 @@ impl World {
             decisions: 0,
             queue: BTreeMap::new(),
             queued: 0,
+            owners: BTreeMap::new(),
         }
     }
 
@@ -232,6 +234,12 @@ impl World {
 
     /// Puts something into the queue.
     pub fn at(&mut self, at: Time, event: Event) {
+        if let Event::Owner(pool) = event {
+            if self.owners.get(&pool).is_some_and(|next| *next <= at) {
+                return;
+            }
+            self.owners.insert(pool, at);
+        }
         self.queued += 1;
         self.queue.insert((at.max(self.now), self.queued), event);
     }
@@ -254,7 +262,12 @@ impl World {
             Event::Body(uid) => self.touch(&uid),
             Event::Infrastructure(uid) => self.provision(&uid),
             Event::Gone(uid) => self.gone(&uid),
-            Event::Owner(pool) => owner::reconcile(self, pool),
+            // One appointment each: an earlier one replaces a later one.
+            Event::Owner(pool) if self.owners.get(&pool) == Some(&at) => {
+                self.owners.remove(&pool);
+                owner::reconcile(self, pool);
+            }
+            Event::Owner(_) => {}
             Event::Script(entry) => crate::disturb::disturb(self, entry),
             Event::Task(who, run, pool) => crate::controller::task(self, who, run, pool),
             Event::Start(who, run) => crate::controller::start(self, who, run),

@@ -172,6 +172,10 @@ pub(super) fn frozen_is_frozen(_: &Memory, world: &World, d: &Destruction) -> Fi
     if d.view.persisted.as_ref().is_some_and(|p| p.status.frozen_since.is_some()) {
         return Err(format!("{} is acted on while the cluster is frozen", d.name));
     }
+    let led = world.controllers.get(d.by.0).and_then(|c| c.process.leading_since);
+    if led.is_none_or(|at| d.believed.since(at) < seconds(29)) {
+        return Err(format!("{} is acted on by a controller that has just begun to look", d.name));
+    }
     match world.workload_down {
         Some((since, _)) if world.now.since(since) > seconds(41) => {
             Err(format!("{} is acted on {} s after the workload API ceased to answer", d.name, world.now.since(since).as_secs()))
