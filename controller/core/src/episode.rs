@@ -199,6 +199,9 @@ fn gated(scene: Scene<'_>, a: &Assessed<'_>, s: &mut Step) {
         }
         s.holds.extend(a.holds.iter().cloned());
         s.holds.extend(a.paused.iter().map(|why| Hold::new(Reason::Paused, why.clone())));
+        if a.stale && s.holds.is_empty() {
+            s.holds.push(Hold::new(Reason::StaleEvidence, "what was confirmed is not written any more"));
+        }
         return;
     };
     s.status.cause = Some(cause);
