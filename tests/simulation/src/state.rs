@@ -70,7 +70,7 @@ pub struct MachineState {
     pub paused_since: Option<Time>,
     /// When the last pause of at least a minute ended, while it was bad.
     pub unpaused_at: Option<Time>,
-    /// When a person deleted what was remembered of it.
+    /// When a person deleted what was remembered of it, or ended a pause however short.
     pub forgotten_at: Option<Time>,
     /// A pause that the controller persisted.
     pub pause_noticed: bool,
@@ -151,6 +151,7 @@ impl State {
                 (None, true) => m.paused_since = Some(now),
                 (Some(since), false) => {
                     m.paused_since = None;
+                    m.forgotten_at = Some(now);
                     if now.since(since) >= Duration::from_secs(60) && m.pause_noticed {
                         m.unpaused_at = Some(now);
                     }

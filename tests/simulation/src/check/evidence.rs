@@ -64,6 +64,10 @@ fn bad<'a>(trigger: &'a Trigger, node: &Node, t: &MachineState, spent: bool, now
 
 fn held(world: &World, d: &Destruction, t: &MachineState, b: &Bad<'_>) -> bool {
     let now = world.now;
+    if b.said.status != Some(b.trigger.status) {
+        // It changed after the look: nobody could know.
+        return true;
+    }
     let window = b.trigger.hold_seconds.duration();
     let family = || d.view.policy.spec.triggers.iter().filter(|x| x.kind == b.trigger.kind);
     let longest = family().map(|x| x.hold_seconds.duration()).max().unwrap_or(window);
@@ -162,6 +166,11 @@ pub(super) fn silent_metal_starts_nothing(_: &Memory, world: &World, d: &Destruc
         return Ok(());
     }
     let NodeLook::Present(node) = &m.node else { return Ok(()) };
+    let flaps = d.view.policy.spec.flapping == Flapping::Remediate;
+    let changed = t.body.ready.status != status_of(node, READY);
+    if status_of(node, READY) == Some(Status::False) && (flaps || changed) {
+        return Ok(());
+    }
     if status_of(node, READY) == Some(Status::False) && world.now.since(t.body.ready.since) + ABOUT >= seconds(300) {
         return Ok(());
     }

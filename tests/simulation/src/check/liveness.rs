@@ -81,7 +81,7 @@ pub(super) fn every_claim_ends(memory: &Memory, world: &World) -> Finding {
                 (None, Some(_)) => p.policy.spec.reboot.wait_seconds.duration() * 2 + seconds(600),
                 (None, None) => continue,
             };
-            let from = gone.or(healed).unwrap_or_default().max(since);
+            let from = gone.or(healed).unwrap_or_default().max(since).max(claim.since);
             if world.now.since(from) > bound {
                 let held = world.now.since(from).as_secs();
                 return Err(format!("the claim of {} is held {held} s after it was gone or healed", claim.machine));
