@@ -9,6 +9,7 @@ mod manifests;
 mod node_root;
 mod process;
 mod servers;
+mod sim;
 mod test;
 mod tidy;
 mod tool;
@@ -72,6 +73,12 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Play the controller against simulated clusters: --seeds N, --mutants, --seed S --trace, --seed S --shrink
+    Sim {
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Build the servers of the cluster tier (Kubernetes, etcd, containerd) into the cache and print where they are
     Servers,
     /// Make the root filesystem of the whole tier's node in the cache and print where it is
@@ -99,6 +106,7 @@ fn carry_out(command: Command) -> Result<()> {
         Command::Image { output, name } => image::run(&output, &name),
         Command::Manifests { check } => manifests::run(check),
         Command::BuildEbpf { check } => build_ebpf::run_command(check),
+        Command::Sim { args } => sim::run(&args),
         Command::Servers => {
             println!("{}", servers::directory()?.display());
             Ok(())

@@ -9,7 +9,7 @@ use super::Breach;
 use crate::process::repository;
 
 /// Which of our packages each may use, in code or in tests. A package that is not here may use none.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("nodeward-agent", &["agent-core", "agent-ebpf", "nodeward-common"]),
     ("nodeward-controller", &["controller-core", "nodeward-common"]),
     ("agent-core", &[]),
@@ -18,6 +18,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("xtask", &["agent-core", "controller-core"]),
     ("tests-kernel", &["agent-core", "nodeward-agent", "nodeward-common"]),
     ("tests-cluster", &["agent-core", "nodeward-agent", "nodeward-common", "tests-kernel"]),
+    ("tests-simulation", &["controller-core"]),
 ];
 
 /// Packages whose decisions are pure.
