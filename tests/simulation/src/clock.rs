@@ -2,7 +2,6 @@
 #![allow(clippy::disallowed_methods)] // this file reads the clock
 
 /// Started now.
-#[must_use]
 pub fn start() -> impl Fn() -> std::time::Duration {
     let began = std::time::Instant::now();
     move || began.elapsed()

@@ -159,7 +159,7 @@ pub(super) fn silent_metal_starts_nothing(_: &Memory, world: &World, d: &Destruc
     let Some((m, t, _)) = reasons(world, d) else { return Ok(()) };
     let begun = remembered(m).is_some_and(|s| s.attempts.iter().any(|a| a.intent_id.starts_with(&d.uid) && a.outcome.spends()));
     let first = match &d.blow {
-        Blow::Power(_) => !remembered(m).is_some_and(|s| s.attempts.iter().filter(|a| a.outcome.spends()).count() > 1),
+        Blow::Power(_) => remembered(m).is_none_or(|s| s.attempts.iter().filter(|a| a.outcome.spends()).count() <= 1),
         _ => !begun,
     };
     if !is_metal(&d.view) || !first {

@@ -44,7 +44,7 @@ pub(super) fn what_is_said_is_true(_: &Memory, _: &World, happened: &Happened) -
             Reason::Shadow => view.policy.spec.mode != Mode::Shadow,
             Reason::Rollout => !view.owner.rolling_out,
             Reason::MHCConflict => !member.is_some_and(|m| m.health_check),
-            Reason::PolicyConflict => !member.is_some_and(|m| m.policies > 1),
+            Reason::PolicyConflict => member.is_none_or(|m| m.policies <= 1),
             _ => false,
         };
         if lie {

@@ -75,7 +75,7 @@ pub(super) fn every_claim_ends(memory: &Memory, world: &World) -> Finding {
         let grace = p.policy.spec.grace();
         for claim in p.persisted.iter().flat_map(|p| &p.status.claims) {
             let gone = memory.gone.get(&claim.machine_uid).copied();
-            let healed = world.state.machine(&claim.machine_uid).and_then(|m| well_since(m));
+            let healed = world.state.machine(&claim.machine_uid).and_then(well_since);
             let bound = match (gone, healed) {
                 (Some(_), _) => grace * 2 + seconds(900),
                 (None, Some(_)) => p.policy.spec.reboot.wait_seconds.duration() * 2 + seconds(600),
