@@ -284,8 +284,13 @@ fn present(a: &mut Assessed<'_>, status: &mut RemediationStatus, pool: &PoolView
                 a.suspect = true;
                 a.due = Some(a.due.map_or(due, |d| d.min(due)));
             }
-            Some(Held::Alert) => a.alert = Some(format!("{kind}={}", next.status.as_str())),
+            Some(Held::Alert) => {
+                a.alert = Some(format!("{kind}={}", next.status.as_str()));
+                next.triggered_at = None;
+            }
             Some(Held::AlertAt(due)) => {
+                // What starts nothing breaks the window of what does.
+                next.triggered_at = None;
                 a.suspect |= kind == READY;
                 a.due = Some(a.due.map_or(due, |d| d.min(due)));
             }
