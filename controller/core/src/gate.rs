@@ -262,7 +262,11 @@ fn claims(g: &mut Gate, pool: &PoolView, members: &[Assessed<'_>], now: Time) {
 pub(crate) fn spent(claim: &Claim, status: Option<&RemediationStatus>) -> bool {
     let Some(status) = status else { return false };
     match claim.stage {
-        Stage::Reboot => status.attempts.iter().any(|t| t.intent_at >= claim.since && t.outcome.spends()),
+        // A record that is younger than its claim replaces one that somebody deleted: what that one knew may have been a reboot.
+        Stage::Reboot => {
+            status.episode_since.is_none_or(|at| at > claim.since)
+                || status.attempts.iter().any(|t| t.intent_at >= claim.since && t.outcome.spends())
+        }
         Stage::Delete => status.delete_intent.as_ref().is_some_and(|d| d.asked_at.is_some()),
         Stage::AwaitReplacement => true,
     }

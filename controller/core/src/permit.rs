@@ -37,14 +37,10 @@ pub(crate) fn used(scene: Scene<'_>, status: &RemediationStatus) -> usize {
     let claim = scene.gate.claim_of(&status.machine_uid);
     let history = &scene.gate.status.history;
     let past = history.iter().filter(|p| {
-        let planned = claim.is_some_and(|c| c.since == p.at && c.stage == Stage::Reboot) && !own_spent(status, p.at);
+        let planned = claim.is_some_and(|c| c.since == p.at && c.stage == Stage::Reboot && !crate::gate::spent(c, Some(status)));
         p.machine_uid == status.machine_uid && p.action == PastAction::Reboot && scene.now.since(p.at) < cooldown && !planned
     });
     own.max(past.count())
-}
-
-fn own_spent(status: &RemediationStatus, since: Time) -> bool {
-    status.attempts.iter().any(|t| t.intent_at >= since && t.outcome.spends())
 }
 
 /// Why a reboot would be of no use; none: it may be.
